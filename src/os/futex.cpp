@@ -1,0 +1,92 @@
+#include "os/futex.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace strata::os {
+namespace {
+
+using Word = std::atomic<std::uint32_t>;
+
+// The kernel reads the word itself as 32 bits.
+static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free);
+
+long futex(const Word& word, int operation, std::uint32_t value, const timespec* deadline) noexcept {
+  return syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, deadline, nullptr,
+                 FUTEX_BITSET_MATCH_ANY);
+}
+
+// Anything but the answers below means that we called it wrongly. A lock that spins on such an error,
+// or that believes it, is worse than a process that stops and says why.
+[[noreturn]] void fail(const char* what, int error) noexcept {
+  std::fprintf(stderr, "strata: futex %s failed: %s\n", what, std::strerror(error));
+  std::abort();
+}
+
+/// False if the deadline passed.
+bool wait(const Word& word, std::uint32_t expected, const timespec* deadline) noexcept {
+  // WAIT_BITSET and not WAIT, since its time-out is a point on CLOCK_MONOTONIC: a wait that is
+  // repeated after a stray wake does not grow.
+  const int saved = errno;
+  const long result = futex(word, FUTEX_WAIT_BITSET, expected, deadline);
+  const int error = result == 0 ? 0 : errno;
+  errno = saved;
+  switch (error) {
+    case 0:
+    case EAGAIN:  // The word no longer held `expected`.
+    case EINTR:
+      return true;
+    case ETIMEDOUT:
+      return false;
+    default:
+      fail("wait", error);
+  }
+}
+
+int wake(const Word& word, int count) noexcept {
+  const int saved = errno;
+  const long woken = futex(word, FUTEX_WAKE, static_cast<std::uint32_t>(count), nullptr);
+  errno = saved;
+  // An error here can only say that the word is gone, see invariant (4): nobody sleeps there.
+  return woken < 0 ? 0 : static_cast<int>(woken);
+}
+
+/// steady_clock is CLOCK_MONOTONIC in both standard libraries that we build with.
+timespec to_timespec(std::chrono::steady_clock::time_point point) noexcept {
+  using std::chrono::nanoseconds;
+  using std::chrono::seconds;
+  auto since_boot = std::chrono::duration_cast<nanoseconds>(point.time_since_epoch());
+  // The kernel refuses times before its clock's zero; zero itself has passed as surely.
+  if (since_boot < nanoseconds::zero()) since_boot = nanoseconds::zero();
+  const auto whole = std::chrono::duration_cast<seconds>(since_boot);
+  timespec result{};
+  result.tv_sec = static_cast<decltype(result.tv_sec)>(whole.count());
+  result.tv_nsec = static_cast<decltype(result.tv_nsec)>((since_boot - whole).count());
+  return result;
+}
+
+}  // namespace
+
+void futex_wait(const Word& word, std::uint32_t expected) noexcept {
+  (void)wait(word, expected, nullptr);
+}
+
+bool futex_wait_until(const Word& word, std::uint32_t expected,
+                      std::chrono::steady_clock::time_point deadline) noexcept {
+  const timespec when = to_timespec(deadline);
+  return wait(word, expected, &when);
+}
+
+int futex_wake_one(const Word& word) noexcept { return wake(word, 1); }
+
+int futex_wake_all(const Word& word) noexcept { return wake(word, INT_MAX); }
+
+}  // namespace strata::os

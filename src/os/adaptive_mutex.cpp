@@ -14,8 +14,8 @@ void AdaptiveMutex::lock_contended() noexcept {
       if (word_.load(std::memory_order_relaxed) == kFree && try_lock()) return;
     }
   }
-  // From here on the word is kContended whenever this thread takes it, too: others may sleep, and this
-  // thread can't know. At worst the last of them makes one wake that finds nobody.
+  // From here on the word is kContended whenever this thread takes it, too: others may sleep, and
+  // this thread can't know. At worst the last of them makes one wake that finds nobody.
   while (word_.exchange(kContended, std::memory_order_acquire) != kFree) {
     futex_wait(word_, kContended);
   }

@@ -1,22 +1,25 @@
 // AdaptiveMutex: a mutex in four bytes, for critical sections of a few hundred nanoseconds.
 //
-// Taking it when it is free and giving it back when nobody waits is one atomic operation each. A thread
-// that finds it held spins for about a microsecond, if another CPU is there for the holder to run on,
-// and then sleeps on a futex. It is not fair: a running thread may take it before one that was woken.
+// Taking it when it is free and giving it back when nobody waits is one atomic operation each. A
+// thread that finds it held spins for about a microsecond, if another CPU is there for the holder
+// to run on, and then sleeps on a futex. It is not fair: a running thread may take it before one
+// that was woken.
 //
-// Thread safety: it is what it is for. The thread that locks is the one that unlocks; not recursive. A
-// Lockable: works with std::lock_guard, std::unique_lock, std::scoped_lock.
+// Thread safety: it is what it is for. The thread that locks is the one that unlocks; not
+// recursive. A Lockable: works with std::lock_guard, std::unique_lock, std::scoped_lock.
 //
 // Invariants
-//   (1) One thread holds it at a time, and what a holder did happens before the next lock() returns.
-//   (2) Whoever sleeps has written kContended, or found it, and holders keep it so: the word is
-//       kContended while a thread sleeps and one holds. So the unlock that matters makes the wake.
+//   (1) One thread holds it at a time, and what a holder did happens before the next lock()
+//       returns.
+//   (2) While a thread sleeps, the word is kContended, or a thread that was woken is on its way to
+//       make it so. So there is always an unlock to come that makes the next wake.
 //   (3) lock() and unlock() make no system call where no two threads meet.
 //   (4) unlock() touches no memory of the mutex after it is free: the next holder may destroy it.
 //
 // Who writes, who reads. `word_` is the only shared word. Every transition into a held state is a
 // read-modify-write with acquire; the one transition to kFree is an exchange with release, and the
-// acquire that reads kFree pairs with it. Failed attempts read relaxed, since they conclude nothing.
+// acquire that reads kFree pairs with it. Failed attempts read relaxed, since they conclude
+// nothing.
 #pragma once
 
 #include <atomic>

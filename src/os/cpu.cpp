@@ -56,7 +56,9 @@ double measure_cycles_per_ns() noexcept {
 
 #else
 
-double measure_cycles_per_ns() noexcept { return 1.0; }
+double measure_cycles_per_ns() noexcept {
+  return 1.0;
+}
 
 #endif
 

@@ -19,13 +19,14 @@ using Word = std::atomic<std::uint32_t>;
 // The kernel reads the word itself as 32 bits.
 static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free);
 
-long futex(const Word& word, int operation, std::uint32_t value, const timespec* deadline) noexcept {
+long futex(const Word& word, int operation, std::uint32_t value,
+           const timespec* deadline) noexcept {
   return syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, deadline, nullptr,
                  FUTEX_BITSET_MATCH_ANY);
 }
 
-// Anything but the answers below means that we called it wrongly. A lock that spins on such an error,
-// or that believes it, is worse than a process that stops and says why.
+// Anything but the answers below means that we called it wrongly. A lock that spins on such an
+// error, or that believes it, is worse than a process that stops and says why.
 [[noreturn]] void fail(const char* what, int error) noexcept {
   std::fprintf(stderr, "strata: futex %s failed: %s\n", what, std::strerror(error));
   std::abort();
@@ -85,8 +86,12 @@ bool futex_wait_until(const Word& word, std::uint32_t expected,
   return wait(word, expected, &when);
 }
 
-int futex_wake_one(const Word& word) noexcept { return wake(word, 1); }
+int futex_wake_one(const Word& word) noexcept {
+  return wake(word, 1);
+}
 
-int futex_wake_all(const Word& word) noexcept { return wake(word, INT_MAX); }
+int futex_wake_all(const Word& word) noexcept {
+  return wake(word, INT_MAX);
+}
 
 }  // namespace strata::os

@@ -1,18 +1,19 @@
 // futex_wait, futex_wake: sleeping on a word of memory, and waking whoever sleeps there.
 //
-// A thin layer over the futex system call with private futexes: every thread that waits on or wakes a
-// word is of one process. It adds types, absolute deadlines and nothing else; Parker and
+// A thin layer over the futex system call with private futexes: every thread that waits on or wakes
+// a word is of one process. It adds types, absolute deadlines and nothing else; Parker and
 // AdaptiveMutex are what most code wants.
 //
 // Thread safety: every function may be called by any thread at any time.
 //
 // Invariants
-//   (1) A wait sleeps only if the word held `expected` at the instant at which the kernel queued the
-//       caller. So a waker that changes the word *before* it wakes is never missed.
-//   (2) A wait may return for no reason (a signal, a stray wake). The caller looks at the word again.
+//   (1) A wait sleeps only if the word held `expected` at the instant at which the kernel queued
+//       the caller. So a waker that changes the word *before* it wakes is never missed.
+//   (2) A wait may return for no reason (a signal, a stray wake). The caller looks at the word
+//       again.
 //   (3) futex_wait_until returns false only once its deadline has passed.
-//   (4) A wake uses the word's address and never its contents. A word that is gone by the time of the
-//       wake costs a stray wake of whoever sleeps at that address now, which (2) allows.
+//   (4) A wake uses the word's address and never its contents. A word that is gone by the time of
+//       the wake costs a stray wake of whoever sleeps at that address now, which (2) allows.
 //
 // Memory order: none is promised here. What the woken thread may read is settled by the atomic
 // operations on the word, which the callers of these functions choose.

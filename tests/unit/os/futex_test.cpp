@@ -1,0 +1,156 @@
+#include "os/futex.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace strata::os {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Word = std::atomic<std::uint32_t>;
+
+/// Wakes until `count` threads were there to be woken: the only sign that they slept.
+void wake_until(const Word& word, int count) {
+  for (int woken = 0; woken < count;) {
+    woken += futex_wake_one(word);
+    std::this_thread::yield();
+  }
+}
+
+// Invariant (1)
+TEST(Futex, WaitReturnsAtOnceIfTheWordDiffers) {
+  const Word word{7};
+  futex_wait(word, 8);
+  EXPECT_TRUE(futex_wait_until(word, 8, Clock::now() + 1h));
+}
+
+// Invariant (1)
+TEST(Futex, ChangeBeforeWakeIsNeverMissed) {
+  constexpr std::uint32_t kTurns = 3000;
+  Word turn{0};  // Even: the main thread's; odd: the other's.
+  std::thread other([&] {
+    for (std::uint32_t mine = 1; mine < 2 * kTurns; mine += 2) {
+      for (std::uint32_t seen = turn.load(std::memory_order_acquire); seen != mine;
+           seen = turn.load(std::memory_order_acquire)) {
+        futex_wait(turn, seen);
+      }
+      turn.store(mine + 1, std::memory_order_release);
+      futex_wake_one(turn);
+    }
+  });
+  for (std::uint32_t mine = 0; mine < 2 * kTurns; mine += 2) {
+    for (std::uint32_t seen = turn.load(std::memory_order_acquire); seen != mine;
+         seen = turn.load(std::memory_order_acquire)) {
+      futex_wait(turn, seen);
+    }
+    turn.store(mine + 1, std::memory_order_release);
+    futex_wake_one(turn);
+  }
+  other.join();
+  EXPECT_EQ(turn.load(), 2 * kTurns);
+}
+
+// Invariant (2): what the caller has to do, done.
+TEST(Futex, StrayWakeReturnsWithTheWordUnchanged) {
+  Word word{0};
+  std::atomic<bool> returned{false};
+  std::thread sleeper([&] {
+    futex_wait(word, 0);
+    returned.store(true);
+  });
+  while (!returned.load()) {
+    futex_wake_one(word);
+    std::this_thread::yield();
+  }
+  sleeper.join();
+  EXPECT_EQ(word.load(), 0u);
+}
+
+// Invariant (3)
+TEST(Futex, WaitUntilIsFalseOnlyAfterTheDeadline) {
+  const Word word{0};
+  const auto deadline = Clock::now() + 20ms;
+  while (futex_wait_until(word, 0, deadline)) {
+  }
+  EXPECT_GE(Clock::now(), deadline);
+}
+
+// Invariant (3)
+TEST(Futex, DeadlineInThePastReturnsAtOnce) {
+  const Word word{0};
+  EXPECT_FALSE(futex_wait_until(word, 0, Clock::now() - 1h));
+  EXPECT_FALSE(futex_wait_until(word, 0, Clock::time_point{}));
+  EXPECT_FALSE(futex_wait_until(word, 0, Clock::time_point::min()));
+}
+
+TEST(Futex, FarthestDeadlineStillSleepsAndWakes) {
+  Word word{0};
+  std::atomic<bool> timed_out{false};
+  std::thread sleeper([&] {
+    while (word.load(std::memory_order_acquire) == 0) {
+      if (!futex_wait_until(word, 0, Clock::time_point::max())) timed_out.store(true);
+    }
+  });
+  wake_until(word, 1);
+  word.store(1, std::memory_order_release);
+  futex_wake_one(word);
+  sleeper.join();
+  EXPECT_FALSE(timed_out.load());
+}
+
+TEST(Futex, WakeWithNobodyAsleepWakesNobody) {
+  const Word word{0};
+  EXPECT_EQ(futex_wake_one(word), 0);
+  EXPECT_EQ(futex_wake_all(word), 0);
+}
+
+TEST(Futex, WakeAllWakesEverySleeper) {
+  constexpr int kSleepers = 4;
+  Word word{0};
+  std::atomic<int> awake{0};
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < kSleepers; ++i) {
+    sleepers.emplace_back([&] {
+      while (word.load(std::memory_order_acquire) == 0)
+        futex_wait(word, 0);
+      awake.fetch_add(1);
+    });
+  }
+  std::this_thread::sleep_for(5ms);
+  word.store(1, std::memory_order_release);
+  futex_wake_all(word);  // Those that did not sleep yet see the word.
+  for (auto& sleeper : sleepers)
+    sleeper.join();
+  EXPECT_EQ(awake.load(), kSleepers);
+}
+
+// Invariant (4)
+TEST(Futex, WakeOfAWordThatIsGoneDoesNothing) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const auto* word = new (memory) Word{0};
+  ASSERT_EQ(munmap(memory, page), 0);
+  EXPECT_EQ(futex_wake_all(*word), 0);
+}
+
+TEST(Futex, LeavesErrnoAlone) {
+  const Word word{0};
+  errno = EDOM;
+  futex_wait(word, 1);
+  (void)futex_wait_until(word, 0, Clock::now());
+  futex_wake_all(word);
+  EXPECT_EQ(errno, EDOM);
+}
+
+}  // namespace
+}  // namespace strata::os

@@ -2,8 +2,6 @@
 
 namespace strata {
 
-std::string_view version() noexcept {
-  return STRATA_VERSION;
-}
+std::string_view version() noexcept { return STRATA_VERSION; }
 
 }  // namespace strata

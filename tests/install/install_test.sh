@@ -2,10 +2,10 @@
 # Installs a build into an empty prefix, moves it, and builds a small program against it twice: by
 # find_package(Strata) and by pkg-config.
 #
-# usage: install_test.sh CMAKE BUILD_DIR COMPILER BUILD_TYPE
+# usage: install_test.sh CMAKE BUILD_DIR GENERATOR COMPILER BUILD_TYPE
 set -euo pipefail
 
-cmake=$1 build=$2 compiler=$3 build_type=$4
+cmake=$1 build=$2 generator=$3 compiler=$4 build_type=$5
 consumer=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/consumer
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,7 +17,7 @@ mv "$work/first" "$work/prefix"
 (cd "$work/prefix/include" && find strata -name '*.hpp' | sort) |
   sed 's/.*/#include <&>/' >"$work/all_headers.hpp"
 
-"$cmake" -S "$consumer" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" \
+"$cmake" -S "$consumer" -B "$work/cmake" -G "$generator" -DCMAKE_PREFIX_PATH="$work/prefix" \
   -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE="$build_type" \
   -DCONSUMER_INCLUDE="$work" >/dev/null
 "$cmake" --build "$work/cmake"

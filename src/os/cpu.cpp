@@ -56,9 +56,7 @@ double measure_cycles_per_ns() noexcept {
 
 #else
 
-double measure_cycles_per_ns() noexcept {
-  return 1.0;
-}
+double measure_cycles_per_ns() noexcept { return 1.0; }
 
 #endif
 

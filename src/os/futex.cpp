@@ -86,12 +86,8 @@ bool futex_wait_until(const Word& word, std::uint32_t expected,
   return wait(word, expected, &when);
 }
 
-int futex_wake_one(const Word& word) noexcept {
-  return wake(word, 1);
-}
+int futex_wake_one(const Word& word) noexcept { return wake(word, 1); }
 
-int futex_wake_all(const Word& word) noexcept {
-  return wake(word, INT_MAX);
-}
+int futex_wake_all(const Word& word) noexcept { return wake(word, INT_MAX); }
 
 }  // namespace strata::os

@@ -222,10 +222,14 @@ void RegionIndex::Impl::unhang(Handle leaf) {
   refit_upwards(above, scale_of(nodes[leaf].box, layout.levels()));
 }
 
+/// Until a node is found whose box and height are as they were: above it nothing changes either.
 void RegionIndex::Impl::refit_upwards(Handle node, const Scale& scale) {
   while (node != kNone) {
-    node = balance(node, scale);
-    node = nodes[node].parent;
+    const LayoutBox box = nodes[node].box;
+    const std::int32_t height = nodes[node].height;
+    const Handle now = balance(node, scale);
+    if (now == node && nodes[now].height == height && nodes[now].box.same_bounds(box)) return;
+    node = nodes[now].parent;
   }
 }
 
@@ -452,7 +456,6 @@ void RegionIndex::erase(Handle handle) {
   index.free_node(handle);
   --index.leaves;
   if (!index.linear && index.leaves <= kLinearLimit / 2) index.rebuild();
-  if (index.leaves == 0) index.layout = RegionLayout{};
 }
 
 std::size_t RegionIndex::size() const noexcept { return impl_->leaves; }

@@ -42,6 +42,9 @@ struct LayoutBox {
     }
     return !apart;
   }
+  [[nodiscard]] bool same_bounds(const LayoutBox& other) const noexcept {
+    return low == other.low && high == other.high;
+  }
   void include(const LayoutBox& other) noexcept {
     for (std::size_t i = 0; i < kLevels; ++i) {
       low[i] = std::min(low[i], other.low[i]);

@@ -1,0 +1,13 @@
+// The groups of benchmarks that the program has: one function and one file each.
+#pragma once
+
+#include <vector>
+
+#include "harness.hpp"
+
+namespace strata::bench {
+
+/// The graph engine beside other task runtimes (graph_bench.cpp).
+void add_graph_series(std::vector<Series>& all, double budget_ms);
+
+}  // namespace strata::bench

@@ -61,7 +61,7 @@ DType random_dtype(Random& random) {
 }
 
 /// Any strides at all, negative and zero too, within kBytes.
-Tensor random_strided(Random& random, int max_rank) {
+Tensor random_strided(Random& random, int max_rank, DType dtype) {
   while (true) {
     std::vector<std::int64_t> shape;
     std::vector<std::int64_t> strides;
@@ -70,10 +70,14 @@ Tensor random_strided(Random& random, int max_rank) {
       shape.push_back(pick(random, 0, 40) == 0 ? 0 : pick(random, 1, 6));
       strides.push_back(pick(random, -30, 60));
     }
-    const Tensor tensor(kBuffer, pick(random, 0, 500), random_dtype(random), shape, strides);
+    const Tensor tensor(kBuffer, pick(random, 0, 500), dtype, shape, strides);
     const Reach reach = reach_of(tensor);
     if (reach.begin >= 0 && reach.end <= static_cast<std::int64_t>(kBytes)) return tensor;
   }
+}
+
+Tensor random_strided(Random& random, int max_rank) {
+  return random_strided(random, max_rank, random_dtype(random));
 }
 
 /// A random box of a tensor, with steps, its dimensions permuted.
@@ -369,6 +373,36 @@ TEST(Overlap, HugeShapesAreDecidedExactlyAndFast) {
   EXPECT_EQ(between(every(0, p, first + 1), every(1, q, many)), Overlap::proven);
   EXPECT_EQ(between(every(0, p, first), every(1, q, many)), Overlap::none);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+}
+
+TEST(Overlap, ScaledUpToTheReachLimitTheAnswersStayTheSame) {
+  Random random(10);
+  // Every byte becomes `scale` bytes, or stays one byte at the start of `scale`; all of it shifted.
+  const auto scaled = [](const Tensor& tensor, std::int64_t scale, std::int64_t shift, bool fill) {
+    std::vector<std::int64_t> shape(tensor.shape().begin(), tensor.shape().end());
+    std::vector<std::int64_t> strides(tensor.strides().begin(), tensor.strides().end());
+    for (std::int64_t& stride : strides)
+      stride *= scale;
+    shape.push_back(fill ? scale : 1);
+    strides.push_back(1);
+    return Tensor(kBuffer, tensor.byte_offset() * scale + shift, DType::int8, shape, strides);
+  };
+  for (int i = 0; i < 40000; ++i) {
+    const Tensor a = random_strided(random, 3, DType::int8);
+    const Tensor b = random_strided(random, 3, DType::int8);
+    const std::int64_t scale = (std::int64_t{1} << 51) - pick(random, 0, 5);
+    const std::int64_t shift = pick(random, 0, 1) == 0 ? 0 : -kReachLimit;
+    const bool fill = pick(random, 0, 1) == 0;
+    const Region big_a = region_of(scaled(a, scale, shift, fill));
+    const Region big_b = region_of(scaled(b, scale, shift, pick(random, 0, 1) == 0));
+    ASSERT_FALSE(reach_of(scaled(a, scale, shift, fill)).overflow);
+    const bool truth = (mask_of(a) & mask_of(b)).any();
+    ASSERT_EQ(overlap(big_a, big_b).overlap, truth ? Overlap::proven : Overlap::none)
+        << a.to_string() << " and " << b.to_string() << " times " << scale;
+    if (contains(big_a, big_b)) {
+      ASSERT_TRUE((mask_of(b) & ~mask_of(a)).none());
+    }
+  }
 }
 
 TEST(Contains, IsTrueOnlyIfEveryByteIsInside) {

@@ -233,22 +233,21 @@ void require_environment(char** argv) {
 }  // namespace
 
 TenthsTimer::TenthsTimer(std::size_t first, std::size_t last) noexcept
-    : first_(first), last_(last), next_(first) {}
+    : first_(first), last_(last), laps_(last - first < 1000 ? 1 : 10), next_(first) {}
 
 void TenthsTimer::take() noexcept {
   at_[taken_] = now_ns();
-  task_[taken_] = next_;
   ++taken_;
-  // The last is taken by finish().
-  next_ = taken_ < 10 ? first_ + (last_ - first_) * taken_ / 10 : last_;
+  next_ = begin_of(taken_);  // after the last lap: a task that never comes
 }
 
 Tenths TenthsTimer::finish() noexcept {
-  at_[10] = now_ns();
-  task_[10] = last_;
+  at_[laps_] = now_ns();
   Tenths tenths{};
-  for (std::size_t i = 0; i < 10; ++i) {
-    tenths[i] = (at_[i + 1] - at_[i]) / static_cast<double>(task_[i + 1] - task_[i]);
+  for (std::size_t i = 0; i < tenths.size(); ++i) {
+    const std::size_t lap = i * laps_ / tenths.size();
+    const auto tasks = static_cast<double>(begin_of(lap + 1) - begin_of(lap));
+    tenths[i] = (at_[lap + 1] - at_[lap]) / tasks;
   }
   return tenths;
 }

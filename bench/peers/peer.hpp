@@ -31,9 +31,11 @@ namespace strata::bench {
 /// Nanoseconds per task of a submission, in tenths: how it changes as more tasks are pending.
 using Tenths = std::array<double, 10>;
 
-/// Times the tenths of a submission: lap(i) goes before task i, finish() after the last.
+/// Times the tenths of a submission: lap(i) goes before task i, finish() after the last. So few
+/// tasks that reading the clock would count are timed as a whole; their tenths are all the same.
 class TenthsTimer {
  public:
+  /// Requires first < last.
   TenthsTimer(std::size_t first, std::size_t last) noexcept;
   void lap(std::size_t task) noexcept {
     if (task == next_) take();
@@ -42,10 +44,13 @@ class TenthsTimer {
 
  private:
   void take() noexcept;
-  std::size_t first_, last_, next_;
+  /// Index of the task that lap `i` begins with.
+  [[nodiscard]] std::size_t begin_of(std::size_t i) const noexcept {
+    return first_ + (last_ - first_) * i / laps_;
+  }
+  std::size_t first_, last_, laps_, next_;
   std::size_t taken_ = 0;
-  std::array<double, 11> at_{};         // ns, at the beginning of each tenth and at the end
-  std::array<std::size_t, 11> task_{};  // index of the task there
+  std::array<double, 11> at_{};  // ns, at the beginning of each lap and at the end
 };
 
 class Adapter {

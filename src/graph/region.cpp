@@ -41,7 +41,7 @@ void insert_dim(RegionDim* dims, int count, RegionDim dim) noexcept {
 
 }  // namespace
 
-void detail::make_region(Region& region, const Tensor& tensor) noexcept {
+void region_detail::make_region(Region& region, const Tensor& tensor) noexcept {
   region.begin = region.end = 0;
   region.dim_count = 0;
   const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));

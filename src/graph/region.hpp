@@ -129,7 +129,7 @@ class ByteSet {
 // ---- Detail: the inline functions
 // ----------------------------------------------------------------
 
-namespace detail {
+namespace region_detail {
 
 /// region_of for any tensor: sorts, turns negative strides, drops strides of zero, merges
 /// dimensions that overlay each other. Overwrites `region`.
@@ -153,7 +153,7 @@ constexpr std::uint64_t mixed_product(std::uint64_t a, std::uint64_t b) noexcept
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-}  // namespace detail
+}  // namespace region_detail
 
 inline std::uint64_t Region::hash() const noexcept {
   // Odd constants from the fractional parts of sqrt(2), sqrt(3), sqrt(5). The products of the
@@ -165,10 +165,10 @@ inline std::uint64_t Region::hash() const noexcept {
   for (int d = 0; d < dim_count; ++d) {
     const RegionDim& dim = dims[static_cast<std::size_t>(d)];
     sum = std::rotl(sum, 21) +
-          detail::mixed_product(static_cast<std::uint64_t>(dim.extent) ^ kExtent,
-                                static_cast<std::uint64_t>(dim.stride) ^ kStride);
+          region_detail::mixed_product(static_cast<std::uint64_t>(dim.extent) ^ kExtent,
+                                       static_cast<std::uint64_t>(dim.stride) ^ kStride);
   }
-  return detail::mixed_product(sum ^ kStride, static_cast<std::uint64_t>(begin) ^ kBegin);
+  return region_detail::mixed_product(sum ^ kStride, static_cast<std::uint64_t>(begin) ^ kBegin);
 }
 
 inline bool operator==(const Region& a, const Region& b) noexcept {
@@ -206,12 +206,12 @@ inline Region region_of(const Tensor& tensor) noexcept {
       if (extent == 1) continue;
       return region;  // Covers nothing: begin == end == 0, no dimensions.
     }
-    const std::int64_t stride = detail::wrapping_product(*strides, size);
-    const std::int64_t row = detail::wrapping_product(extent, stride);
-    length = detail::wrapping_sum(length,
-                                  detail::wrapping_sum(row, detail::wrapping_product(stride, -1)));
+    const std::int64_t stride = region_detail::wrapping_product(*strides, size);
+    const std::int64_t row = region_detail::wrapping_product(extent, stride);
+    length = region_detail::wrapping_sum(
+        length, region_detail::wrapping_sum(row, region_detail::wrapping_product(stride, -1)));
     if (held_stride == row) {
-      held_extent = detail::wrapping_product(held_extent, extent);
+      held_extent = region_detail::wrapping_product(held_extent, extent);
     } else {
       simple &= stride > 0 && (held_stride > row || held_stride == 0);
       if (held_stride != 0) *out++ = {held_extent, held_stride};
@@ -220,7 +220,7 @@ inline Region region_of(const Tensor& tensor) noexcept {
     held_stride = stride;
   }
   if (!simple) [[unlikely]] {
-    detail::make_region(region, tensor);
+    region_detail::make_region(region, tensor);
     return region;
   }
   if (held_stride == size) {
@@ -230,7 +230,7 @@ inline Region region_of(const Tensor& tensor) noexcept {
     *out++ = {size, 1};
   }
   region.begin = tensor.byte_offset();
-  region.end = detail::wrapping_sum(region.begin, length);
+  region.end = region_detail::wrapping_sum(region.begin, length);
   region.dim_count = static_cast<std::int32_t>(out - region.dims.data());
   return region;
 }

@@ -33,7 +33,7 @@
 namespace strata::graph {
 namespace {
 
-using detail::Product;
+using region_detail::Product;
 
 /// stride * u with low <= u <= high.
 struct Term {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -53,6 +54,16 @@ void write_json(const std::string& path, const Results& results,
   if (!file) throw std::runtime_error(path + ": can't be written");
 }
 
+/// Peers that spin while they wait can't be measured fairly beside other busy programs.
+void warn_if_busy() {
+  double load = 0;
+  if (getloadavg(&load, 1) == 1 && load > 0.7) {
+    fmt::print(
+        "Other programs keep this machine busy (load average {:.1f}): figures are noisy.\n\n",
+        load);
+  }
+}
+
 int run(const Options& options) {
   const std::vector<Target> targets = read_targets(options.targets);
   std::vector<Series> all;
@@ -67,6 +78,7 @@ int run(const Options& options) {
     return 0;
   }
 
+  warn_if_busy();
   Results results;
   for (const Series& series : all) {
     results.add(measure_series(series, options.rounds));

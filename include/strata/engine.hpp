@@ -51,7 +51,7 @@ struct KindOptions {
   /// drives a caller lane at a time. A program whose main thread waits anyway gets one more core
   /// for one thread fewer.
   unsigned callers = 0;
-  std::vector<std::shared_ptr<ExternalLane>> external;
+  std::vector<std::shared_ptr<ExternalLane>> external = {};
   /// How many tasks may be at an external lane at once, the running one included.
   unsigned depth = 1;
 };

@@ -37,15 +37,15 @@ class CapacityError : public Error {
   /// What was found; sizes are tasks for the window and bytes for the heap.
   struct Facts {
     Resource resource = Resource::heap;
-    std::string run;             ///< Name of the run that asked.
-    std::string scope;           ///< Path of the scope that asked, "root/tiles".
+    std::string run = {};        ///< Name of the run that asked.
+    std::string scope = {};      ///< Path of the scope that asked, "root/tiles".
     std::uint64_t asked = 0;
     std::uint64_t capacity = 0;
     std::uint64_t used = 0;
     std::uint64_t largest_hole = 0;  ///< Largest contiguous room once all that can end has ended.
     bool fragmented = false;         ///< Enough room in all, but in no one piece.
-    std::string oldest_holder;       ///< Who holds the oldest allocation that can't be freed.
-    std::string setting;             ///< The option to change ...
+    std::string oldest_holder = {};  ///< Who holds the oldest allocation that can't be freed.
+    std::string setting = {};        ///< The option to change ...
     std::uint64_t suggested = 0;     ///< ... and a value that would do.
   };
   CapacityError(const std::string& message, Facts facts) : Error(message), facts_(std::move(facts)) {}

@@ -131,13 +131,13 @@ class Orchestration {
   void overwrite(const Tensor& tensor);
 
   /// Submits the tasks of a recording with these tensors and scalars bound to its parameters, as if
-  /// they were submitted here one by one. Returns the id of a task without body that ends after all
-  /// of them, to be named in after().
-  TaskId replay(const Recording& recording, std::span<const Tensor> tensors,
-                std::span<const Scalar> scalars = {});
-  TaskId replay(const Recording& recording, std::initializer_list<Tensor> tensors,
-                std::initializer_list<Scalar> scalars = {}) {
-    return replay(recording, std::span(tensors.begin(), tensors.size()),
+  /// they were submitted here one by one. Throws InvalidArgument if they are not of the recorded
+  /// dtype, shape and strides.
+  void replay(const Recording& recording, std::span<const Tensor> tensors,
+              std::span<const Scalar> scalars = {});
+  void replay(const Recording& recording, std::initializer_list<Tensor> tensors,
+              std::initializer_list<Scalar> scalars = {}) {
+    replay(recording, std::span(tensors.begin(), tensors.size()),
                   std::span(scalars.begin(), scalars.size()));
   }
 

@@ -26,6 +26,10 @@ enum class Tracking : std::uint8_t {
   no_dep,        ///< As creator_only, and a write is not recorded: nobody waits for it either.
 };
 
+namespace graph {
+struct TensorAccess;
+}
+
 inline constexpr int kMaxRank = 8;
 
 class Tensor {
@@ -108,6 +112,7 @@ class Tensor {
   [[nodiscard]] std::string to_string() const;
 
  private:
+  friend struct graph::TensorAccess;
   BufferId buffer_;
   std::int64_t byte_offset_ = 0;
   DType dtype_ = DType::uint8;

@@ -1,0 +1,95 @@
+#include "graph/arguments.hpp"
+
+#include <cstring>
+
+#include "base/planted_fault.hpp"
+
+namespace strata::graph {
+
+namespace {
+
+static_assert(sizeof(detail::TensorRecord) % alignof(std::int64_t) == 0);
+
+std::size_t bytes_of(const PartSpec& part) noexcept {
+  std::size_t bytes = part.scalars.size() * sizeof(std::uint64_t);
+  for (const TensorArg& arg : part.tensors) {
+    bytes += sizeof(detail::TensorRecord) +
+             2 * static_cast<std::size_t>(arg.tensor->rank()) * sizeof(std::int64_t);
+  }
+  return bytes;
+}
+
+/// Lays out one part at `at`; returns the first byte behind it.
+std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, BufferTable& buffers,
+                      std::byte* at) {
+  to.body = part.body;
+  to.lane = part.lane;
+  if (!part.shared) {
+    to.own_body = std::move(*part.body);
+    to.body = &to.own_body;
+  }
+  auto* records = reinterpret_cast<detail::TensorRecord*>(at);
+  auto* dims = reinterpret_cast<std::int64_t*>(records + part.tensors.size());
+  to.arguments.tensors = records;
+  to.arguments.tensor_count = static_cast<std::uint32_t>(part.tensors.size());
+  for (const TensorArg& arg : part.tensors) {
+    const Tensor& tensor = *arg.tensor;
+    BufferRecord& buffer = buffers.at(tensor.buffer());
+    detail::TensorRecord& record = *records++;
+    record.data = buffer.data == nullptr ? nullptr : buffer.data + tensor.byte_offset();
+    record.dims = dims;
+    record.buffer = tensor.buffer();
+    record.byte_offset = tensor.byte_offset();
+    record.dtype = tensor.dtype();
+    record.access = arg.access;
+    record.tracking = std::max(arg.tracking, tensor.tracking());
+    record.rank = static_cast<std::uint8_t>(tensor.rank());
+    record.flags = 0;
+    if (buffer.block.has_value()) {
+      if (!base::planted("heap_freed_before_last_user")) {
+        record.flags = kCountedStorage;
+        task.counted_storage = true;
+        buffer.holders.fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+    for (const std::int64_t extent : tensor.shape()) *dims++ = extent;
+    for (const std::int64_t stride : tensor.strides()) *dims++ = stride;
+  }
+  auto* scalars = reinterpret_cast<std::uint64_t*>(dims);
+  to.arguments.scalars = scalars;
+  to.arguments.scalar_count = static_cast<std::uint32_t>(part.scalars.size());
+  for (const Scalar& scalar : part.scalars) *scalars++ = scalar.bits;
+  return reinterpret_cast<std::byte*>(scalars);
+}
+
+}  // namespace
+
+void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers) {
+  std::size_t bytes = 0;
+  for (const PartSpec& part : spec.parts) bytes += bytes_of(part);
+  std::byte* at = task.inline_arguments.data();
+  if (bytes > TaskNode::kInlineArgumentBytes) [[unlikely]] {
+    if (task.large_arguments.size() < bytes) task.large_arguments.resize(bytes);
+    at = task.large_arguments.data();
+  }
+  if (spec.type != NodeType::group) [[likely]] {
+    task.group_size = 0;
+    place_part(task, task.part, spec.parts[0], buffers, at);
+    return;
+  }
+  task.group_size = spec.parts.size();
+  while (task.group.size() < task.group_size) task.group.push_back(std::make_unique<TaskPart>());
+  for (std::size_t i = 0; i < task.group_size; ++i) {
+    at = place_part(task, *task.group[i], spec.parts[i], buffers, at);
+  }
+  task.members_left.store(static_cast<std::uint32_t>(task.group_size), std::memory_order_relaxed);
+  task.group_failed.store(false, std::memory_order_relaxed);
+}
+
+void give_bodies_back(TaskNode& task, const NodeSpec& spec) {
+  for (std::size_t i = 0; i < spec.parts.size(); ++i) {
+    if (!spec.parts[i].shared) *spec.parts[i].body = std::move(task.part_at(i).own_body);
+  }
+}
+
+}  // namespace strata::graph

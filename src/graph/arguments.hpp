@@ -1,0 +1,16 @@
+// How a task's arguments lie in its slot: tensor records, then their extents and strides, then
+// scalars, one part after the other.
+#pragma once
+
+#include "graph/engine_state.hpp"
+
+namespace strata::graph {
+
+/// Copies bodies and arguments of `spec` into the slot, and takes a reference on each buffer whose
+/// storage is counted. Graph lock held; the buffers exist.
+void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers);
+
+/// Moves the bodies back to where they came from, for a submission that is refused after all.
+void give_bodies_back(TaskNode& task, const NodeSpec& spec);
+
+}  // namespace strata::graph

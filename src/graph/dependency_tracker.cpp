@@ -1,0 +1,489 @@
+#include "graph/dependency_tracker.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "base/planted_fault.hpp"
+#include "graph/task_window.hpp"
+
+namespace strata::graph {
+
+namespace {
+
+constexpr std::size_t kFirstBuckets = 256;
+constexpr std::size_t kEntryChunk = 64;
+/// From this many overlaps on, an access drops those whose tasks have all ended.
+constexpr std::size_t kDropOverlapsAbove = 16;
+/// Bound on the exact test of whether newer writers together cover an older one.
+constexpr std::size_t kHiddenMaxRanges = 1024;
+
+std::uint64_t entry_hash(const BufferRecord& buffer, const Region& region) noexcept {
+  return (region.hash() ^ buffer.id.value) * 0x9e3779b97f4a7c15ULL;
+}
+
+bool writes(Access access) noexcept { return access != Access::in; }
+bool reads(Access access) noexcept { return access != Access::out; }
+
+}  // namespace
+
+DependencyTracker::DependencyTracker() : buckets_(kFirstBuckets, nullptr) {}
+DependencyTracker::~DependencyTracker() = default;
+
+// ---- Collecting ---------------------------------------------------------------------------------
+
+void DependencyTracker::begin(std::uint64_t id, Mode mode) {
+  id_ = id;
+  mode_ = mode;
+  found_.clear();
+  if (poisoned_by_ != nullptr) poisoned_by_.reset();
+  any_assumed_ = false;
+  if (sweep_debt_ != 0) sweep();
+}
+
+void DependencyTracker::add(NodeRef ref, Hazard hazard, std::int32_t argument, bool carries,
+                            bool assumed) {
+  if (ref.node == nullptr) return;
+  if (!mode_.keep_finished && ref.finished()) return;
+  if (ref.node->id == ref.id) {  // Otherwise the slot has another task now: no mark to look at.
+    if (ref.node->mark_id == id_) {
+      Dependency& known = found_[ref.node->mark_index];
+      if (carries && !known.carries_failure) {
+        known.carries_failure = true;
+        known.hazard = hazard;
+        known.argument = argument;
+      }
+      known.assumed = known.assumed && assumed;
+      return;
+    }
+    ref.node->mark_id = id_;
+    ref.node->mark_index = static_cast<std::uint32_t>(found_.size());
+  }
+  if (assumed) {
+    any_assumed_ = true;
+    ++stats_.assumed;
+  }
+  found_.push_back({ref, hazard, argument, carries, assumed});
+}
+
+void DependencyTracker::add_after(NodeRef node, bool known) {
+  if (known && !base::planted("after_edge_ignored")) {
+    add(node, Hazard::explicit_after, -1, /*carries=*/true, /*assumed=*/false);
+  }
+}
+
+void DependencyTracker::collect(TrackedArgument& argument) {
+  BufferRecord& buffer = *argument.buffer;
+  const bool waits_for_hazards =
+      argument.tracking == Tracking::full ||
+      (argument.tracking == Tracking::creator_only && base::planted("creator_only_waits_for_all"));
+  if (argument.region.empty()) return;
+  if (!waits_for_hazards) {
+    if (!base::planted("creator_edge_missing")) {
+      add(buffer.creator, Hazard::creator, argument.argument, reads(argument.access), false);
+      if (buffer.creator_failure != nullptr && reads(argument.access) && poisoned_by_ == nullptr) {
+        poisoned_by_ = buffer.creator_failure;
+      }
+    }
+    if (argument.tracking == Tracking::no_dep && !base::planted("no_dep_recorded")) return;
+    argument.entry = find_or_create(buffer, argument.region);
+    return;
+  }
+  if (base::planted("raw_dropped_on_second_arg") && argument.argument == 1 &&
+      argument.access == Access::in) {
+    return;
+  }
+  argument.entry = find_or_create(buffer, argument.region);
+  if (argument.entry->overlaps.size() > kDropOverlapsAbove) {
+    // What has ended would be looked at again and again.
+    auto& overlaps = argument.entry->overlaps;
+    for (std::size_t i = 0; i < overlaps.size();) {
+      if (droppable(*overlaps[i].other)) {
+        drop(overlaps[i].other);  // Puts the last link in this place.
+      } else {
+        ++i;
+      }
+    }
+  }
+  if (reads(argument.access)) collect_reads(argument);
+  if (writes(argument.access) && !mode_.read_after_write_only) collect_writes(argument);
+}
+
+/// What a reader waits for: every writer of its bytes that no later write has replaced.
+void DependencyTracker::collect_reads(const TrackedArgument& argument) {
+  RegionEntry& entry = *argument.entry;
+  const std::int32_t arg = argument.argument;
+  constexpr Hazard kHazard = Hazard::read_after_write;
+  add(entry.writer, kHazard, arg, true, false);
+  for (const NodeRef& extra : entry.extra_writers) add(extra, kHazard, arg, true, false);
+  if (!base::planted("overlap_neighbours_ignored")) {
+    for (const OverlapLink& link : entry.overlaps) {
+      const RegionEntry& other = *link.other;
+      if (other.writer.node != nullptr && (mode_.keep_finished || !other.writer.finished()) &&
+          !hidden(entry, other)) {
+        add(other.writer, kHazard, arg, true, link.assumed);
+      }
+      for (const NodeRef& extra : other.extra_writers) {
+        if (entry.writer.node == nullptr || extra.id > entry.writer.id) {
+          add(extra, kHazard, arg, true, link.assumed);
+        }
+      }
+    }
+  }
+  if (!argument.buffer->invalid.empty() && poisoned_by_ == nullptr &&
+      !base::planted("invalid_forgotten")) {
+    poisoned_by_ = invalid_in(*argument.buffer, argument.region);
+  }
+}
+
+/// What a writer waits for besides: every access of its bytes since the last write that waited.
+void DependencyTracker::collect_writes(const TrackedArgument& argument) {
+  const std::int32_t arg = argument.argument;
+  const auto collect_from = [&](const RegionEntry& entry, bool assumed) {
+    if (!base::planted("no_waw")) {
+      add(entry.writer, Hazard::write_after_write, arg, base::planted("poison_over_war"), assumed);
+      for (const NodeRef& extra : entry.extra_writers) {
+        add(extra, Hazard::write_after_write, arg, false, assumed);
+      }
+    }
+    if (base::planted("no_war")) return;
+    for (std::uint32_t i = 0; i < entry.access_count; ++i) {
+      add(entry.accesses[i].node, entry.accesses[i].hazard, arg, base::planted("poison_over_war"),
+          assumed);
+    }
+  };
+  collect_from(*argument.entry, false);
+  if (base::planted("overlap_neighbours_ignored")) return;
+  for (const OverlapLink& link : argument.entry->overlaps) collect_from(*link.other, link.assumed);
+}
+
+/// True if later writes have replaced what `writer_of.writer` wrote, as far as `from` can see it.
+bool DependencyTracker::hidden(const RegionEntry& from, const RegionEntry& writer_of) {
+  const std::uint64_t writer = writer_of.writer.id;
+  if (from.writer.node != nullptr && from.writer.id > writer) return true;
+  bool partly = false;
+  for (const OverlapLink& link : writer_of.overlaps) {
+    const RegionEntry& newer = *link.other;
+    if (newer.writer.node == nullptr || newer.writer.id <= writer) continue;
+    if (contains(newer.region, writer_of.region) || contains(newer.region, from.region)) return true;
+    partly = true;
+  }
+  if (!partly) return false;
+  // Several newer writes may cover the rest together: decided by bytes.
+  ByteSet seen(from.region, kHiddenMaxRanges);
+  const ByteSet written(writer_of.region, kHiddenMaxRanges);
+  if (!seen.exact() || !written.exact()) return false;
+  for (const OverlapLink& link : writer_of.overlaps) {
+    const RegionEntry& newer = *link.other;
+    if (newer.writer.node == nullptr || newer.writer.id <= writer) continue;
+    const ByteSet covered(newer.region, kHiddenMaxRanges);
+    if (covered.exact()) seen.subtract(covered);
+  }
+  return !seen.intersects(written);
+}
+
+std::uint32_t DependencyTracker::link(Node& node) {
+  std::uint32_t waiting = 0;
+  for (const Dependency& dependency : found_) {
+    Edge& edge = node.edges.add();
+    edge.to = &node;
+    edge.from = dependency.node.id;
+    edge.from_node = dependency.node.node;
+    edge.argument = dependency.argument;
+    edge.hazard = dependency.hazard;
+    edge.carries_failure = dependency.carries_failure;
+    edge.assumed = dependency.assumed;
+    const bool same_incarnation = dependency.node.node->id == dependency.node.id;
+    edge.waited = true;  // Before the push: the finisher may look at once.
+    if (same_incarnation && dependency.node.node->push_successor(edge)) {
+      ++waiting;
+    } else if (mode_.keep_finished) {
+      edge.waited = false;
+    } else {
+      node.edges.remove_last();
+    }
+  }
+  return waiting;
+}
+
+// ---- Recording ----------------------------------------------------------------------------------
+
+void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
+  if (argument.entry == nullptr) return;
+  RegionEntry& entry = *argument.entry;
+  if (!writes(argument.access)) {
+    if (entry.writer.node == task.node && entry.writer.id == task.id) return;  // Its own write.
+    add_access(entry, {task, Hazard::write_after_read});
+    return;
+  }
+  if (!argument.buffer->invalid.empty() && !base::planted("invalid_not_cleared")) {
+    validate(*argument.buffer, argument.region);
+  }
+  if (argument.tracking == Tracking::creator_only) {
+    add_extra_writer(entry, task);
+    return;
+  }
+  if (mode_.read_after_write_only && !base::planted("raw_only_keeps_war")) {
+    // It replaced without waiting: a later write still has to wait for those before.
+    if (entry.writer.node != nullptr && entry.writer.node != task.node) {
+      add_access(entry, {entry.writer, Hazard::write_after_write});
+    }
+    for (const NodeRef& extra : entry.extra_writers) {
+      add_access(entry, {extra, Hazard::write_after_write});
+    }
+  } else {
+    entry.access_count = 0;
+  }
+  if (base::planted("reader_list_cleared_by_partial_write")) {
+    for (const OverlapLink& link : entry.overlaps) link.other->access_count = 0;
+  }
+  entry.extra_writers.clear();
+  entry.writer = task;
+}
+
+void DependencyTracker::add_access(RegionEntry& entry, AccessRef access) {
+  auto& list = entry.accesses;
+  if (entry.access_count != 0) {
+    const NodeRef& last = list[entry.access_count - 1].node;
+    if (last.node == access.node.node && last.id == access.node.id) return;
+  }
+  if (entry.access_count == RegionEntry::kAccesses) [[unlikely]] {
+    if (keep_entries_ == 0) {
+      std::uint32_t kept = 0;
+      for (std::uint32_t i = 0; i < entry.access_count; ++i) {
+        if (!list[i].node.finished()) list[kept++] = list[i];
+      }
+      entry.access_count = kept;
+    }
+    if (entry.access_count == RegionEntry::kAccesses) {
+      std::array<NodeRef, RegionEntry::kAccesses> nodes;
+      for (std::uint32_t i = 0; i < RegionEntry::kAccesses; ++i) nodes[i] = list[i].node;
+      const std::size_t collapsed = nodes.size() - (base::planted("readers_lost_on_collapse") ? 1 : 0);
+      const NodeRef epoch = make_join({nodes.data(), collapsed}, Hazard::write_after_read, false);
+      list[0] = {epoch, Hazard::write_after_read};
+      entry.access_count = 1;
+      ++stats_.epochs;
+    }
+  }
+  list[entry.access_count++] = access;
+}
+
+void DependencyTracker::add_extra_writer(RegionEntry& entry, NodeRef task) {
+  auto& extra = entry.extra_writers;
+  if (extra.size() >= RegionEntry::kAccesses) {
+    if (keep_entries_ == 0) std::erase_if(extra, [](const NodeRef& r) { return r.finished(); });
+    if (extra.size() >= RegionEntry::kAccesses) {
+      const NodeRef epoch = make_join(extra, Hazard::read_after_write, true);
+      extra.assign(1, epoch);
+    }
+  }
+  extra.push_back(task);
+}
+
+/// A node that ends when all of `nodes` have.
+NodeRef DependencyTracker::make_join(std::span<const NodeRef> nodes, Hazard hazard, bool carries) {
+  if (free_joins_ == nullptr && keep_entries_ == 0) {
+    // Acquire: pairs with give_back_join().
+    free_joins_ = returned_joins_.exchange(nullptr, std::memory_order_acquire);
+  }
+  Node* join = free_joins_;
+  if (join != nullptr && keep_entries_ == 0) {
+    free_joins_ = join->link;
+  } else {
+    joins_.push_back(std::make_unique<Node>());
+    join = joins_.back().get();
+  }
+  const std::uint64_t id = (next_join_++ << TaskWindow::kSlotBits) | TaskWindow::kSlotMask;
+  join->reset_for_submit(id, NodeType::join, nullptr);
+  std::int32_t waiting = 0;
+  for (const NodeRef& ref : nodes) {
+    Edge& edge = join->edges.add();
+    edge = {.to = join, .from = ref.id, .from_node = ref.node, .hazard = hazard, .carries_failure = carries,
+            .waited = true};
+    if (ref.node->id == ref.id && ref.node->push_successor(edge)) ++waiting;
+  }
+  joins_made_.push_back({join, waiting});
+  return {join, id};
+}
+
+void DependencyTracker::give_back_join(Node* join) noexcept {
+  Node* head = returned_joins_.load(std::memory_order_relaxed);
+  do {
+    join->link = head;
+  } while (!returned_joins_.compare_exchange_weak(head, join, std::memory_order_release,
+                                                  std::memory_order_relaxed));
+}
+
+// ---- Validity -----------------------------------------------------------------------------------
+
+void DependencyTracker::invalidate(BufferRecord& buffer, const Region& region, std::uint64_t writer,
+                                   const std::shared_ptr<const Failure>& cause) {
+  if (region.empty()) return;
+  ByteSet bytes(region);
+  for (RegionEntry* entry = buffer.entries; entry != nullptr; entry = entry->buffer_next) {
+    if (entry->writer.node == nullptr || entry->writer.id <= writer) continue;
+    if (overlap(entry->region, region).overlap == Overlap::none) continue;
+    const ByteSet newer(entry->region);
+    if (newer.exact()) bytes.subtract(newer);
+  }
+  if (!bytes.empty()) buffer.invalid.push_back({std::move(bytes), cause});
+}
+
+void DependencyTracker::validate(BufferRecord& buffer, const Region& region) {
+  const ByteSet bytes(region);
+  if (!bytes.exact()) return;  // Its widened form covers more than was written.
+  for (InvalidBytes& invalid : buffer.invalid) invalid.bytes.subtract(bytes);
+  std::erase_if(buffer.invalid, [](const InvalidBytes& i) { return i.bytes.empty(); });
+}
+
+std::shared_ptr<const Failure> DependencyTracker::invalid_in(const BufferRecord& buffer,
+                                                             const Region& region) const {
+  if (buffer.invalid.empty() || region.empty()) return nullptr;
+  const ByteSet bytes(region);
+  for (const InvalidBytes& invalid : buffer.invalid) {
+    if (invalid.bytes.intersects(bytes)) return invalid.cause;
+  }
+  return nullptr;
+}
+
+// ---- Entries ------------------------------------------------------------------------------------
+
+RegionEntry* DependencyTracker::find_or_create(BufferRecord& buffer, const Region& region) {
+  const std::uint64_t hash = entry_hash(buffer, region);
+  for (RegionEntry* e = buckets_[hash & (buckets_.size() - 1)]; e != nullptr; e = e->hash_next) {
+    if (e->hash == hash && e->buffer == &buffer && e->region == region) {
+      ++stats_.same_region;
+      e->pinned_by = id_;
+      return e;
+    }
+  }
+  RegionEntry* entry = create(buffer, region, hash);
+  entry->pinned_by = id_;
+  return entry;
+}
+
+RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& region,
+                                       std::uint64_t hash) {
+  ++stats_.new_region;
+  if (all_.size() >= buckets_.size()) grow_buckets();
+  if (free_entries_.empty()) {
+    entry_chunks_.push_back(std::make_unique<RegionEntry[]>(kEntryChunk));
+    for (std::size_t i = kEntryChunk; i-- > 0;) free_entries_.push_back(&entry_chunks_.back()[i]);
+  }
+  RegionEntry* entry = free_entries_.back();
+  free_entries_.pop_back();
+  entry->hash = hash;
+  entry->buffer = &buffer;
+  entry->region = region;
+  entry->writer = {};
+  entry->access_count = 0;
+  entry->serial = next_serial_++;
+  RegionEntry*& bucket = buckets_[hash & (buckets_.size() - 1)];
+  entry->hash_next = std::exchange(bucket, entry);
+  entry->sweep_position = static_cast<std::uint32_t>(all_.size());
+  all_.push_back(entry);
+  ++sweep_debt_;
+
+  if (buffer.entry_count != 0) {
+    if (buffer.index == nullptr) {
+      buffer.index = std::make_unique<RegionIndex>();
+      RegionEntry* only = buffer.entries;
+      only->index_handle = buffer.index->insert(only->region, only);
+    }
+    buffer.index->query(region, [&](void* payload) {
+      auto* other = static_cast<RegionEntry*>(payload);
+      const OverlapResult result = overlap(region, other->region);
+      switch (result.tier) {
+        case OverlapTier::bounds: ++stats_.by_bounds; break;
+        case OverlapTier::boxes: ++stats_.by_boxes; break;
+        case OverlapTier::search: ++stats_.by_search; break;
+      }
+      if (result.overlap == Overlap::none) return;
+      const bool assumed = result.overlap == Overlap::assumed;
+      const auto here = static_cast<std::uint32_t>(entry->overlaps.size());
+      const auto there = static_cast<std::uint32_t>(other->overlaps.size());
+      entry->overlaps.push_back({other, there, assumed});
+      other->overlaps.push_back({entry, here, assumed});
+    });
+  }
+  if (buffer.index != nullptr) entry->index_handle = buffer.index->insert(region, entry);
+  entry->buffer_prev = nullptr;
+  entry->buffer_next = std::exchange(buffer.entries, entry);
+  if (entry->buffer_next != nullptr) entry->buffer_next->buffer_prev = entry;
+  ++buffer.entry_count;
+  return entry;
+}
+
+bool DependencyTracker::droppable(const RegionEntry& entry) const noexcept {
+  if (base::planted("entry_collected_while_live")) return entry.pinned_by != id_;
+  if (keep_entries_ > 0 || entry.pinned_by == id_) return false;
+  if (entry.writer.node != nullptr && !entry.writer.finished()) return false;
+  for (std::uint32_t i = 0; i < entry.access_count; ++i) {
+    if (!entry.accesses[i].node.finished()) return false;
+  }
+  return std::all_of(entry.extra_writers.begin(), entry.extra_writers.end(),
+                     [](const NodeRef& ref) { return ref.finished(); });
+}
+
+void DependencyTracker::drop(RegionEntry* entry) {
+  for (const OverlapLink& link : entry->overlaps) {
+    auto& theirs = link.other->overlaps;
+    const OverlapLink moved = theirs.back();
+    if (link.back + 1 != theirs.size()) {
+      theirs[link.back] = moved;
+      moved.other->overlaps[moved.back].back = link.back;
+    }
+    theirs.pop_back();
+  }
+  entry->overlaps.clear();
+  if (entry->overlaps.capacity() > 64) entry->overlaps.shrink_to_fit();
+  entry->extra_writers.clear();
+  BufferRecord& buffer = *entry->buffer;
+  if (buffer.index != nullptr) buffer.index->erase(entry->index_handle);
+  if (entry->buffer_prev != nullptr) {
+    entry->buffer_prev->buffer_next = entry->buffer_next;
+  } else {
+    buffer.entries = entry->buffer_next;
+  }
+  if (entry->buffer_next != nullptr) entry->buffer_next->buffer_prev = entry->buffer_prev;
+  if (--buffer.entry_count == 0) buffer.index.reset();
+
+  RegionEntry** at = &buckets_[entry->hash & (buckets_.size() - 1)];
+  while (*at != entry) at = &(*at)->hash_next;
+  *at = entry->hash_next;
+
+  all_.back()->sweep_position = entry->sweep_position;
+  all_[entry->sweep_position] = all_.back();
+  all_.pop_back();
+  entry->serial = 0;
+  free_entries_.push_back(entry);
+}
+
+/// Looks at two old entries for each new one, so that what is held stays in proportion to what is
+/// live and no call pays for many.
+void DependencyTracker::sweep() {
+  std::size_t budget = 2 * std::exchange(sweep_debt_, 0);
+  while (budget-- > 0 && !all_.empty()) {
+    if (sweep_hand_ >= all_.size()) sweep_hand_ = 0;
+    if (droppable(*all_[sweep_hand_])) {
+      drop(all_[sweep_hand_]);
+    } else {
+      ++sweep_hand_;
+    }
+  }
+}
+
+void DependencyTracker::forget(BufferRecord& buffer) {
+  while (buffer.entries != nullptr) drop(buffer.entries);
+}
+
+void DependencyTracker::grow_buckets() {
+  std::vector<RegionEntry*> bigger(buckets_.size() * 2, nullptr);
+  for (RegionEntry* entry : all_) {
+    RegionEntry*& bucket = bigger[entry->hash & (bigger.size() - 1)];
+    entry->hash_next = std::exchange(bucket, entry);
+  }
+  buckets_ = std::move(bigger);
+}
+
+}  // namespace strata::graph

@@ -1,0 +1,363 @@
+// Running bodies, and what happens when a task ends.
+
+#include <cassert>
+#include <exception>
+#include <mutex>
+#include <new>
+
+#include "base/planted_fault.hpp"
+#include "graph/engine_state.hpp"
+#include "os/cpu.hpp"
+
+namespace strata::graph {
+
+namespace {
+
+bool run_is_cancelled(const void* token) {
+  return static_cast<const RunState*>(token)->cancelled();
+}
+
+bool group_is_cancelled(const void* token) {
+  const auto* task = static_cast<const TaskNode*>(token);
+  return task->group_failed.load(std::memory_order_relaxed) || task->run->cancelled();
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+std::shared_ptr<const Failure> failure_of(const TaskNode& task, std::exception_ptr error) {
+  auto failure = std::make_shared<Failure>();
+  failure->run = task.run->weak_from_this();
+  failure->what.task = TaskId{task.id};
+  failure->what.name = task.name;
+  failure->what.message = message_of(error);
+  failure->what.exception = std::move(error);
+  return failure;
+}
+
+std::shared_ptr<const Failure> skip_of(const TaskNode& task) {
+  auto failure = std::make_shared<Failure>();
+  failure->run = task.run->weak_from_this();
+  failure->what.task = TaskId{task.id};
+  failure->what.name = task.name;
+  if (const Failure* cause = task.poison.load(std::memory_order_relaxed)) {
+    failure->what.cause = cause->what.task;
+    failure->what.message = "skipped because of task " + std::to_string(cause->what.task.value) +
+                            (cause->what.name.empty() ? "" : " '" + cause->what.name + "'") + ": " +
+                            cause->what.message;
+    failure->cancelled = cause->cancelled;
+  } else {
+    failure->what.message = "dropped: " + task.run->name + " was ended before the task started";
+    failure->cancelled = true;
+  }
+  return failure;
+}
+
+void log_start(TaskNode& task, const Lane& lane) {
+  task.log->lane.store(lane.id.value, std::memory_order_relaxed);
+  task.log->state.store(TaskState::running, std::memory_order_relaxed);
+  task.log->started.store(os::cycle_count(), std::memory_order_relaxed);
+}
+
+void log_ready(TaskNode& task) {
+  task.log->state.store(TaskState::ready, std::memory_order_relaxed);
+  task.log->ready.store(os::cycle_count(), std::memory_order_relaxed);
+  if (const Edge* last = task.last_edge.load(std::memory_order_relaxed)) {
+    task.log->last_from.store(last->from, std::memory_order_relaxed);
+  }
+}
+
+/// Whether a lane that has just made `task` ready may run it next: only if nothing is before it.
+bool goes_on_here(const TaskNode& task, const Lane& lane) {
+  return task.type == NodeType::task && !task.exact_lane && task.priority == 0 &&
+         task.host == nullptr && task.target.index == lane.kind->id.value &&
+         lane.kind->queue.empty() && !lane.attention.load(std::memory_order_relaxed);
+}
+
+bool must_skip(const TaskNode& task) {
+  return task.poison.load(std::memory_order_relaxed) != nullptr ||
+         (task.run->cancelled() && task.host == nullptr && !base::planted("cancel_runs_waiting"));
+}
+
+}  // namespace
+
+TaskNode* EngineState::execute(TaskNode& task, Lane& lane) {
+  if (must_skip(task)) [[unlikely]] return finish(task, skip_of(task), &lane);
+  if (task.log != nullptr) [[unlikely]] log_start(task, lane);
+  TaskContext context(task.part.arguments,
+                      {.task = TaskId{task.id}, .name = task.name, .lane = lane.id},
+                      run_is_cancelled, task.run);
+  if (base::planted("early_release")) {
+    for (Edge* e = task.successors.load(); e != nullptr && e != Node::closed_list(); e = e->next) {
+      std::this_thread::yield();
+    }
+    Edge* list = task.successors.exchange(nullptr);
+    while (list != nullptr) {
+      Edge* next = list->next;
+      if (list->to->release()) make_ready(*list->to);
+      list = next;
+    }
+  }
+  std::shared_ptr<const Failure> failure;
+  try {
+    (*task.part.body)(context);
+  } catch (...) {
+    failure = failure_of(task, std::current_exception());
+  }
+  return finish(task, failure, &lane);
+}
+
+void EngineState::execute_part(Placed part, Lane& lane) {
+  TaskNode& task = *part.task;
+  TaskPart& work = task.part_at(part.member);
+  const bool group = task.type == NodeType::group;
+  std::shared_ptr<const Failure> failure;
+  // A group whose run was ended while its members were on their way starts all the same: some may
+  // be running already and wait for the others.
+  if (!group && must_skip(task)) {
+    failure = skip_of(task);
+  } else {
+    if (task.log != nullptr) [[unlikely]] log_start(task, lane);
+    TaskContext context(work.arguments,
+                        {.task = TaskId{task.id},
+                         .name = task.name,
+                         .lane = lane.id,
+                         .member = part.member,
+                         .members = static_cast<std::uint32_t>(task.part_count())},
+                        group ? group_is_cancelled : run_is_cancelled,
+                        group ? static_cast<const void*>(&task) : task.run);
+    try {
+      (*work.body)(context);
+    } catch (...) {
+      failure = failure_of(task, std::current_exception());
+    }
+  }
+  part_done(task, failure);
+  scheduler.part_ended(lane);
+}
+
+/// One part has ended; the last one ends the task.
+void EngineState::part_done(TaskNode& task, const std::shared_ptr<const Failure>& failure) {
+  if (task.type != NodeType::group) {
+    (void)finish(task, failure, nullptr);
+    return;
+  }
+  if (failure != nullptr) {
+    const std::lock_guard lock(task.run->mutex);
+    if (!task.group_failed.load(std::memory_order_relaxed)) task.group_failure = failure;
+    task.group_failed.store(true, std::memory_order_relaxed);
+  }
+  // Acquire and release: what every member did happens before the group's end.
+  if (task.members_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::shared_ptr<const Failure> first = std::move(task.group_failure);
+  task.group_failure = nullptr;
+  (void)finish(task, first, nullptr);
+}
+
+void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void* context_memory) {
+  TaskNode& task = *part.task;
+  TaskPart& work = task.part_at(part.member);
+  const bool group = task.type == NodeType::group;
+  if (!group && must_skip(task)) {
+    const Scheduler::Ended ended = scheduler.end_dispatch(id);
+    part_done(task, skip_of(task));
+    scheduler.part_ended(*ended.lane);
+    return;
+  }
+  if (task.log != nullptr) [[unlikely]] log_start(task, lane);
+  auto* context = ::new (context_memory)
+      TaskContext(work.arguments,
+                  {.task = TaskId{task.id},
+                   .name = task.name,
+                   .lane = lane.id,
+                   .member = part.member,
+                   .members = static_cast<std::uint32_t>(task.part_count())},
+                  group ? group_is_cancelled : run_is_cancelled,
+                  group ? static_cast<const void*>(&task) : task.run);
+  lane.external->dispatch(id, *context, *work.body);
+}
+
+void EngineState::complete_external(DispatchId id, const std::exception_ptr& error) {
+  const Scheduler::Ended ended = scheduler.end_dispatch(id);
+  part_done(*ended.part.task, error == nullptr ? nullptr : failure_of(*ended.part.task, error));
+  scheduler.part_ended(*ended.lane);
+}
+
+void EngineState::make_ready(Node& node) {
+  if (node.type == NodeType::join) {
+    (void)finish(node, nullptr, nullptr);
+    return;
+  }
+  auto& task = static_cast<TaskNode&>(node);
+  if (settles_at_once(task)) {
+    (void)finish(task, must_skip(task) ? skip_of(task) : nullptr, nullptr);
+  } else {
+    start(task);
+  }
+}
+
+/// True for a ready task that ends without running: it is skipped, or has no body. Then it has left
+/// the lanes' orders.
+bool EngineState::settles_at_once(TaskNode& task) {
+  if (task.log != nullptr) [[unlikely]] log_ready(task);
+  if (task.host != nullptr) return false;
+  if (must_skip(task)) [[unlikely]] {
+    if (task.exact_lane || task.type == NodeType::group) scheduler.withdraw(task);
+    return true;
+  }
+  return task.type == NodeType::task && !*task.part.body;
+}
+
+/// Starts a ready task, or tells the orchestration that waits for its turn.
+void EngineState::start(TaskNode& task) {
+  if (HostWait* const host = task.host) {
+    os::Parker* const parker = host->parker;
+    host->ready.store(true, std::memory_order_release);  // `host` may be gone from here on.
+    parker->unpark();
+    return;
+  }
+  scheduler.make_ready(task);
+}
+
+/// Makes a failure known before anything that waited for the task is released: from here on its
+/// bytes are invalid for whoever is submitted.
+void EngineState::settle(TaskNode& task, const std::shared_ptr<const Failure>& failure) {
+  {
+    const std::lock_guard lock(graph_mutex);
+    const bool own = failure->what.exception != nullptr;
+    // What is passed on is the first cause, not each skip on the way.
+    std::shared_ptr<const Failure> cause = failure;
+    if (!own) {
+      if (const Failure* poison = task.poison.load(std::memory_order_relaxed)) {
+        if (const auto known = failures.find(poison->what.task.value); known != failures.end()) {
+          cause = known->second;
+        }
+      }
+    }
+    failures.emplace(task.id, cause);
+    task.poison.store(cause.get(), std::memory_order_relaxed);
+    for (std::size_t p = 0; p < task.part_count(); ++p) {
+      const detail::ArgumentBlock& block = task.part_at(p).arguments;
+      for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
+        const detail::TensorRecord& record = block.tensors[i];
+        if (record.access == Access::in) continue;
+        BufferRecord* buffer = buffers.find(record.buffer);
+        if (buffer == nullptr) continue;
+        if (buffer->creator.node == &task && buffer->creator.id == task.id) {
+          buffer->creator_failure = cause;
+        }
+        const Tensor tensor(record.buffer, record.byte_offset, record.dtype,
+                            {record.dims, record.rank}, {record.dims + record.rank, record.rank});
+        tracker.invalidate(*buffer, region_of(tensor), task.id, cause);
+      }
+    }
+    failure_keeper.push_back(failure);
+  }
+  task.outcome = failure->what.exception != nullptr ? Outcome::failed : Outcome::skipped;
+  task.run->add_failure(failure);
+}
+
+TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>& first_failure,
+                              Lane* lane) {
+  TaskNode* next_here = nullptr;
+  Node* work = &first;
+  first.link = nullptr;
+  std::shared_ptr<const Failure> failure = first_failure;
+  while (work != nullptr) {
+    Node& node = *work;
+    work = node.link;
+    const bool is_task = node.type != NodeType::join;
+    auto& task = static_cast<TaskNode&>(node);  // Looked at only if is_task.
+    if (is_task) {
+      if (&node != &first && must_skip(task)) [[unlikely]] failure = skip_of(task);
+      task.part.own_body.reset();
+      if (failure != nullptr) [[unlikely]] settle(task, failure);
+      if (task.log != nullptr) [[unlikely]] {
+        task.log->ended.store(os::cycle_count(), std::memory_order_relaxed);
+        task.log->state.store(failure == nullptr ? TaskState::done
+                              : node.outcome == Outcome::failed ? TaskState::failed
+                                                                : TaskState::skipped,
+                              std::memory_order_relaxed);
+      }
+    }
+    const Failure* poison = node.poison.load(std::memory_order_relaxed);
+    if (base::planted("poison_lost")) poison = nullptr;
+    failure = nullptr;
+
+    // Release: successors see what the body wrote. Acquire: we see the edges that were pushed.
+    Edge* list = node.successors.exchange(Node::closed_list(), std::memory_order_acq_rel);
+    Edge* in_order = nullptr;  // The list is newest first; release in submission order.
+    while (list != nullptr) {
+      Edge* const next = list->next;
+      list->next = in_order;
+      in_order = list;
+      list = next;
+    }
+    for (Edge* edge = in_order; edge != nullptr;) {
+      Edge* const next = edge->next;
+      Node* const to = edge->to;
+      if (poison != nullptr && edge->carries_failure) [[unlikely]] {
+        const Failure* none = nullptr;
+        // Relaxed: read by whoever brings `pending` to zero, which the release below orders.
+        to->poison.compare_exchange_strong(none, poison, std::memory_order_relaxed);
+      }
+      if (base::planted("slot_reuse_edge_lost") && (edge->from >> TaskWindow::kSlotBits) % 61 == 60) {
+        // The predecessor's slot was used before: this fault releases one dependency too many.
+        if (to->pending.load() > 1 && to->pending.load() < Node::kGuard / 2) (void)to->release();
+      }
+      if (to->release()) {
+        to->last_edge.store(edge, std::memory_order_relaxed);
+        if (to->type == NodeType::join) {
+          to->link = work;
+          work = to;
+        } else {
+          auto* successor = static_cast<TaskNode*>(to);
+          if (settles_at_once(*successor)) {
+            to->link = work;
+            work = to;
+          } else if (lane != nullptr && next_here == nullptr && goes_on_here(*successor, *lane)) {
+            next_here = successor;  // Nothing is before it: the finishing lane goes on with it.
+          } else {
+            start(*successor);
+          }
+        }
+      }
+      edge = next;
+    }
+    retire(node);
+  }
+  return next_here;
+}
+
+/// Gives back what the ended node held.
+void EngineState::retire(Node& node) {
+  if (node.type == NodeType::join) {
+    tracker.give_back_join(&node);
+    return;
+  }
+  auto& task = static_cast<TaskNode&>(node);
+  RunState& run = *task.run;
+  if (task.counted_storage) {
+    for (std::size_t p = 0; p < task.part_count(); ++p) {
+      const detail::ArgumentBlock& block = task.part_at(p).arguments;
+      for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
+        if ((block.tensors[i].flags & kCountedStorage) != 0) {
+          (void)storage.release(buffers.at(block.tensors[i].buffer));
+        }
+      }
+    }
+  }
+  for (std::size_t i = 0; i < task.group_size; ++i) task.group[i]->own_body.reset();
+  window.give_back(&task);
+  room_changed();
+  run.node_ended();  // The run may be gone from here on.
+}
+
+}  // namespace strata::graph

@@ -1,0 +1,73 @@
+// An orchestration's own accesses to tensors: it takes part in the graph like any task, as a node
+// that no lane runs. When the node is ready it is the orchestration's turn; when it is done it ends
+// the node.
+
+#include <utility>
+
+#include "graph/engine_state.hpp"
+
+namespace strata::graph {
+
+void EngineState::host_access(OrchestrationState& orchestration, std::string_view what,
+                              const TensorArg* arg, TaskId after,
+                              const std::function<void()>& access) {
+  HostWait host;
+  host.parker = &thread_parker();
+  Body none;
+  PartSpec part{.body = &none};
+  if (arg != nullptr) part.tensors = {arg, 1};
+  NodeSpec spec{.type = NodeType::host, .parts = {&part, 1}, .name = what, .host = &host};
+  if (after) spec.after = {&after, 1};
+  TaskId id;
+  TaskNode& node = *submit(orchestration, spec, id);
+  wait_until([&] { return host.ready.load(std::memory_order_acquire); },
+             std::chrono::steady_clock::time_point::max());
+  // Copied while the node is ours: its failure is kept as long as something is in flight.
+  const Failure* const poison = node.poison.load(std::memory_order_relaxed);
+  const bool reads = arg == nullptr || arg->access != Access::out;
+  if (poison != nullptr && reads) {
+    const TaskFailure cause = poison->what;
+    TaskFailure failure{.task = id,
+                        .name = std::string(what),
+                        .message = "needs what task " + std::to_string(cause.task.value) +
+                                   (cause.name.empty() ? "" : " '" + cause.name + "'") +
+                                   " should have written, which failed: " + cause.message,
+                        .cause = cause.task,
+                        .exception = nullptr};
+    // A read leaves everything as it is; nothing is marked invalid for it.
+    (void)finish(node, nullptr, nullptr);
+    if (orchestration.run->cancelled()) throw_if_ended(*orchestration.run);
+    const std::string message = orchestration.run->name + ": Orchestration::" + std::string(what) +
+                                " " + failure.message;
+    throw RunFailed(message, {cause}, {std::move(failure)});
+  }
+  if (orchestration.run->cancelled()) {
+    (void)finish(node, nullptr, nullptr);
+    throw_if_ended(*orchestration.run);
+  }
+  if (access) access();
+  (void)finish(node, nullptr, nullptr);
+}
+
+void EngineState::overwrite_from_outside(const Tensor& tensor) {
+  std::shared_ptr<RunState> run;
+  {
+    const std::lock_guard lock(runs_mutex);
+    run = std::make_shared<RunState>(this, next_run_++, RunOptions{.name = "remove_buffer"});
+  }
+  OrchestrationState orchestration(*this, run);
+  const TensorArg arg = out(tensor);
+  host_access(orchestration, "overwrite", &arg, {}, {});
+}
+
+std::byte* EngineState::address_of(const Tensor& tensor) {
+  const std::lock_guard lock(graph_mutex);
+  const BufferRecord* record = buffers.find(tensor.buffer());
+  if (record == nullptr || record->data == nullptr) {
+    throw InvalidArgument("an orchestration can't reach " + tensor.to_string() +
+                          ": its buffer has no address in this process");
+  }
+  return record->data + tensor.byte_offset();
+}
+
+}  // namespace strata::graph

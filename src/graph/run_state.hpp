@@ -1,0 +1,121 @@
+// RunState: one run, shared by its handles, its orchestration and the engine.
+//
+// Thread safety: the counters and flags are atomics with the roles noted below; everything else is
+// guarded by `mutex`, which is a leaf: nothing is locked inside it.
+//
+// Invariant: the run ends exactly once: when its orchestration has returned (`target` is set) and
+// `completed` has reached it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/node.hpp"
+#include "os/adaptive_mutex.hpp"
+#include "os/parker.hpp"
+#include "strata/run.hpp"
+
+namespace strata::graph {
+
+class EngineState;
+
+/// A task in a kept graph. Written by the submitter before the task can start; then times and state
+/// by whoever runs it (relaxed: each is written once, and readers want a picture, not an order).
+struct LoggedNode {
+  TaskId task;
+  std::string name;
+  std::atomic<TaskState> state{TaskState::waiting};
+  std::atomic<std::uint32_t> lane{0};
+  std::uint64_t submitted = 0;  ///< Cycle counts.
+  std::atomic<std::uint64_t> ready{0}, started{0}, ended{0};
+  std::vector<GraphEdge> edges;
+  std::atomic<std::uint64_t> last_from{0};  ///< `from` of the edge that was released last.
+};
+
+class RunState : public std::enable_shared_from_this<RunState> {
+ public:
+  enum class Ending : std::uint8_t { none, cancelled, deadline };
+
+  RunState(EngineState* owner, std::uint64_t number, RunOptions run_options);
+  ~RunState();
+
+  // --- Constant ---
+  RunOptions options;
+  std::string name;
+  std::uint64_t opened_cycles = 0;
+
+  // --- Written by the orchestration's thread, read by anyone (relaxed; statistics) ---
+  std::atomic<std::uint64_t> submitted{0};  ///< All nodes that `completed` will count.
+  std::atomic<std::uint64_t> tasks{0};
+  std::atomic<std::uint64_t> edges{0};
+  std::atomic<std::uint64_t> assumed{0};
+
+  // --- Heap account; written under the heap lock, read by anyone (relaxed) ---
+  std::atomic<std::uint64_t> heap_bytes{0};
+  std::atomic<std::uint64_t> heap_peak{0};
+
+  /// Set once by cancel() (release); looked at before each task (acquire).
+  std::atomic<Ending> ending{Ending::none};
+  /// Number of nodes that must end; ~0 until the orchestration has returned.
+  std::atomic<std::uint64_t> target{~std::uint64_t{0}};
+
+  alignas(64) std::atomic<std::uint64_t> completed{0};  ///< Added to by whoever ends a node.
+
+  [[nodiscard]] bool cancelled() const noexcept {
+    return ending.load(std::memory_order_acquire) != Ending::none;
+  }
+  /// One node of the run has ended.
+  void node_ended() noexcept {
+    // Sequentially consistent towards close(): of the last node and the closing at least one sees
+    // that both have happened.
+    const std::uint64_t now = completed.fetch_add(1, std::memory_order_seq_cst) + 1;
+    if (now == target.load(std::memory_order_seq_cst)) end();
+  }
+  /// The orchestration has returned, with what it threw if it threw.
+  void close(std::exception_ptr error) noexcept;
+
+  [[nodiscard]] bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  void add_waiter(os::Parker& parker);
+  void remove_waiter(os::Parker& parker);
+
+  void add_failure(std::shared_ptr<const Failure> failure);
+  /// Throws what the run ended with, if not well.
+  void throw_result() const;
+  [[nodiscard]] RunStats stats() const;
+  /// Ends the run early. Returns false if it has ended or is being ended.
+  bool cancel(Ending why) noexcept;
+
+  /// The run's tasks use what `what` owns.
+  void keep_alive(std::shared_ptr<const void> what) {
+    const std::lock_guard lock(mutex);
+    if (kept_.empty() || kept_.back() != what) kept_.push_back(std::move(what));
+  }
+  LoggedNode& log(TaskId task, std::string_view task_name);
+  [[nodiscard]] Graph graph() const;
+  [[nodiscard]] std::vector<GraphEdge> why(TaskId task) const;
+
+  /// The engine, or null once it is gone. Guarded by mutex.
+  EngineState* engine;
+  mutable os::AdaptiveMutex mutex;
+
+ private:
+  void end() noexcept;
+
+  std::atomic<bool> ended_once_{false};
+  std::atomic<bool> done_{false};  ///< Release: all of the run's results are visible to who sees it.
+  // Guarded by mutex.
+  std::vector<os::Parker*> waiters_;
+  std::vector<std::shared_ptr<const Failure>> failures_;
+  std::exception_ptr orchestration_error_;
+  std::vector<std::shared_ptr<const void>> kept_;
+  std::deque<LoggedNode> log_;
+};
+
+}  // namespace strata::graph

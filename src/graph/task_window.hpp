@@ -1,0 +1,76 @@
+// TaskWindow: the bounded store of tasks in flight.
+//
+// Slots are taken by submitters under the graph lock and given back by whichever thread finishes
+// the task, in any order. Memory grows in chunks up to the window's size and is reused last in,
+// first out, so that a program whose tasks end as fast as they come stays in a few warm slots.
+//
+// Thread safety: take() and at() under the graph lock; give_back() from any thread.
+//
+// Invariants
+//   (1) A slot is in exactly one place: in flight, in `local_`, or in `returned_`.
+//   (2) At most capacity() slots are in flight.
+// Returned slots form a Treiber stack whose only consumer (under the graph lock) takes all of it at
+// once with one exchange, so the stack has no ABA problem.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/node.hpp"
+
+namespace strata::graph {
+
+class TaskWindow {
+ public:
+  static constexpr std::uint32_t kSlotBits = 22;
+  static constexpr std::uint64_t kSlotMask = (std::uint64_t{1} << kSlotBits) - 1;
+  static constexpr std::size_t kMaxCapacity = kSlotMask;  // The last slot number marks joins.
+
+  explicit TaskWindow(std::size_t capacity) : capacity_(capacity) {}
+  ~TaskWindow();
+  TaskWindow(const TaskWindow&) = delete;
+  TaskWindow& operator=(const TaskWindow&) = delete;
+
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+
+  /// A free slot, or null if all are in flight.
+  [[nodiscard]] TaskNode* take() {
+    if (local_ == nullptr) [[unlikely]] {
+      if (!refill()) return nullptr;
+    }
+    TaskNode* node = local_;
+    local_ = static_cast<TaskNode*>(node->link);
+    return node;
+  }
+  void give_back(TaskNode* node) noexcept {
+    Node* head = returned_.load(std::memory_order_relaxed);
+    do {
+      node->link = head;
+      // Release, so that the submitter that takes the slot sees all that was done to it; and
+      // sequentially consistent towards a submitter that announces that it blocks and tries again.
+    } while (!returned_.compare_exchange_weak(head, node, std::memory_order_seq_cst,
+                                              std::memory_order_relaxed));
+  }
+  /// The slot of a task id, whatever is in it now; null if there never was one.
+  [[nodiscard]] TaskNode* at(TaskId id) noexcept;
+  /// Whether take() would find a slot.
+  [[nodiscard]] bool has_room() { return local_ != nullptr || refill(); }
+  /// Slots in flight. Graph lock; linear in the free slots.
+  [[nodiscard]] std::size_t in_flight() const noexcept;
+
+ private:
+  static constexpr std::size_t kChunk = 128;
+  struct Chunk;
+  bool refill();
+
+  const std::size_t capacity_;
+  std::size_t made_ = 0;         ///< Slots that have memory.
+  TaskNode* local_ = nullptr;    ///< Free slots, for take() alone.
+  std::vector<Chunk*> chunks_;
+  /// Pushed by finishers (release), emptied by take() (acquire).
+  alignas(64) std::atomic<Node*> returned_{nullptr};
+};
+
+}  // namespace strata::graph

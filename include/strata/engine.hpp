@@ -69,15 +69,15 @@ struct EngineOptions {
 };
 
 struct EngineStats {
-  std::uint64_t tasks = 0;          ///< Submitted so far.
-  std::uint64_t window_used = 0;    ///< Tasks in flight.
+  std::uint64_t tasks = 0;        ///< Submitted so far.
+  std::uint64_t window_used = 0;  ///< Tasks in flight.
   std::uint64_t heap_used = 0;
   std::uint64_t heap_peak = 0;
-  std::uint64_t live_regions = 0;   ///< Regions that the dependency tracker holds now.
+  std::uint64_t live_regions = 0;  ///< Regions that the dependency tracker holds now.
   std::uint64_t live_buffers = 0;
   // How each tracked argument was looked up: by the published tiers.
-  std::uint64_t same_region = 0;    ///< The same region again: one hash.
-  std::uint64_t new_region = 0;     ///< Found by the index of its buffer.
+  std::uint64_t same_region = 0;  ///< The same region again: one hash.
+  std::uint64_t new_region = 0;   ///< Found by the index of its buffer.
   std::uint64_t overlap_by_bounds = 0;
   std::uint64_t overlap_by_boxes = 0;
   std::uint64_t overlap_by_search = 0;

@@ -37,8 +37,8 @@ class CapacityError : public Error {
   /// What was found; sizes are tasks for the window and bytes for the heap.
   struct Facts {
     Resource resource = Resource::heap;
-    std::string run = {};        ///< Name of the run that asked.
-    std::string scope = {};      ///< Path of the scope that asked, "root/tiles".
+    std::string run = {};    ///< Name of the run that asked.
+    std::string scope = {};  ///< Path of the scope that asked, "root/tiles".
     std::uint64_t asked = 0;
     std::uint64_t capacity = 0;
     std::uint64_t used = 0;
@@ -48,7 +48,8 @@ class CapacityError : public Error {
     std::string setting = {};        ///< The option to change ...
     std::uint64_t suggested = 0;     ///< ... and a value that would do.
   };
-  CapacityError(const std::string& message, Facts facts) : Error(message), facts_(std::move(facts)) {}
+  CapacityError(const std::string& message, Facts facts)
+      : Error(message), facts_(std::move(facts)) {}
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
 
  private:
@@ -68,9 +69,9 @@ class DeadlineExceeded : public Cancelled {
 /// One task that failed of its own, or was skipped.
 struct TaskFailure {
   TaskId task;
-  std::string name;      ///< Name of the task.
-  std::string message;   ///< What it threw; for a skipped task, why it was skipped.
-  TaskId cause;          ///< The task whose failure caused the skip; none for a failure of its own.
+  std::string name;     ///< Name of the task.
+  std::string message;  ///< What it threw; for a skipped task, why it was skipped.
+  TaskId cause;         ///< The task whose failure caused the skip; none for a failure of its own.
   std::exception_ptr exception;  ///< What the task threw; null for a skipped task.
 };
 

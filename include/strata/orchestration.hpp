@@ -32,7 +32,7 @@ struct HandleState;
 /// holder that never lets go by itself when it is proved that a full heap can't drain.
 class TensorHandle {
  public:
-  TensorHandle() = default;
+  TensorHandle() noexcept;  ///< Keeps nothing.
   TensorHandle(TensorHandle&&) noexcept;
   TensorHandle& operator=(TensorHandle&&) noexcept;
   TensorHandle(const TensorHandle&) = delete;
@@ -51,15 +51,16 @@ class TensorHandle {
 
 struct ScopeOptions {
   std::string_view name = {};
-  /// Infer no dependencies between the tasks of this scope and any others: only after() orders them.
-  /// They are not recorded as readers or writers either.
+  /// Infer no dependencies between the tasks of this scope and any others: only after() orders
+  /// them. They are not recorded as readers or writers either.
   bool manual = false;
 };
 
 /// A scope that ends with the object. Scopes nest; the one ended must be the innermost open one.
 class Scope {
  public:
-  Scope(Scope&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), depth_(other.depth_) {}
+  Scope(Scope&& other) noexcept
+      : owner_(std::exchange(other.owner_, nullptr)), depth_(other.depth_) {}
   Scope& operator=(Scope&&) = delete;
   Scope(const Scope&) = delete;
   ~Scope();
@@ -79,8 +80,8 @@ class Orchestration {
   Orchestration(const Orchestration&) = delete;
   Orchestration& operator=(const Orchestration&) = delete;
 
-  /// Submits a task: a body (anything callable with TaskContext&, or nullptr for edges only) and, in
-  /// any order, in() / out() / inout() tensors, scalar()s, after() edges, on() a kind or lane,
+  /// Submits a task: a body (anything callable with TaskContext&, or nullptr for edges only) and,
+  /// in any order, in() / out() / inout() tensors, scalar()s, after() edges, on() a kind or lane,
   /// Priority, named(), unordered. Blocks while window or heap is full; throws InvalidArgument for
   /// bad input (nothing is submitted, the run can go on), CapacityError if the wait could never
   /// end, Cancelled if the run was ended meanwhile.
@@ -138,7 +139,7 @@ class Orchestration {
   void replay(const Recording& recording, std::initializer_list<Tensor> tensors,
               std::initializer_list<Scalar> scalars = {}) {
     replay(recording, std::span(tensors.begin(), tensors.size()),
-                  std::span(scalars.begin(), scalars.size()));
+           std::span(scalars.begin(), scalars.size()));
   }
 
   /// True once the run was cancelled or is past its deadline.

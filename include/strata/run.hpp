@@ -25,8 +25,8 @@ enum class Hazard : std::uint8_t {
   read_after_write,
   write_after_write,
   write_after_read,
-  explicit_after,   ///< after(task).
-  creator,          ///< The task that allocated the tensor's storage.
+  explicit_after,  ///< after(task).
+  creator,         ///< The task that allocated the tensor's storage.
 };
 /// "read after write", ...
 [[nodiscard]] std::string_view name_of(Hazard hazard) noexcept;
@@ -39,7 +39,7 @@ struct GraphEdge {
   std::int32_t argument = -1;  ///< Tensor argument of `to` that caused it; -1 for explicit edges.
   bool assumed = false;        ///< Overlap could not be decided and was assumed.
   bool waited = false;         ///< `from` had not ended when `to` was submitted.
-  bool last = false;           ///< The edge that was released last: what `to` in the end waited for.
+  bool last = false;  ///< The edge that was released last: what `to` in the end waited for.
 };
 
 enum class TaskState : std::uint8_t { waiting, ready, running, done, failed, skipped };
@@ -69,19 +69,20 @@ struct RunOptions {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   /// Infer no write-after-read and no write-after-write edges for this run's tasks.
   bool read_after_write_only = false;
-  /// Keep the whole graph for graph() and why(): about 100 bytes a task, until the last handle goes.
+  /// Keep the whole graph for graph() and why(): about 100 bytes a task, until the last handle
+  /// goes.
   bool keep_graph = false;
   /// Refuse a task whose overlap with another can't be decided, rather than assuming it.
   bool strict = false;
 };
 
 struct RunStats {
-  std::uint64_t tasks = 0;          ///< Submitted so far.
-  std::uint64_t edges = 0;          ///< Dependencies found on tasks that had not ended.
+  std::uint64_t tasks = 0;  ///< Submitted so far.
+  std::uint64_t edges = 0;  ///< Dependencies found on tasks that had not ended.
   std::uint64_t assumed_edges = 0;
   std::uint64_t failed = 0;
   std::uint64_t skipped = 0;
-  std::uint64_t heap_bytes = 0;       ///< Of runtime-allocated tensors, now.
+  std::uint64_t heap_bytes = 0;  ///< Of runtime-allocated tensors, now.
   std::uint64_t heap_peak_bytes = 0;
 };
 
@@ -107,8 +108,8 @@ class Run {
 
   [[nodiscard]] std::string name() const;
   [[nodiscard]] RunStats stats() const;
-  /// What made a task wait, with the edge that was released last marked. Needs keep_graph, or a task
-  /// whose place in the window was not yet used again; otherwise throws InvalidState.
+  /// What made a task wait, with the edge that was released last marked. Needs keep_graph, or a
+  /// task whose place in the window was not yet used again; otherwise throws InvalidState.
   [[nodiscard]] std::vector<GraphEdge> why(TaskId task) const;
   /// The graph so far. Needs keep_graph.
   [[nodiscard]] Graph graph() const;

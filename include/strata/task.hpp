@@ -32,7 +32,8 @@ enum class Access : std::uint8_t { in, out, inout };
 struct TensorArg {
   const Tensor* tensor = nullptr;
   Tensor* allocate = nullptr;  ///< Where the tensor without storage is written back to, or null.
-  const void* fill = nullptr;  ///< One element's bytes: initial value of storage given by this task.
+  const void* fill =
+      nullptr;  ///< One element's bytes: initial value of storage given by this task.
   Access access = Access::in;
   Tracking tracking = Tracking::full;  ///< The weaker of this and tensor->tracking() counts.
 };
@@ -47,8 +48,8 @@ struct TensorArg {
 [[nodiscard]] inline TensorArg out(Tensor& t) noexcept {
   return {.tensor = &t, .allocate = &t, .access = Access::out};
 }
-/// As above, with every element of the new storage set to the element at `fill` (of t's dtype) first.
-/// `fill` must live until submit returns.
+/// As above, with every element of the new storage set to the element at `fill` (of t's dtype)
+/// first. `fill` must live until submit returns.
 [[nodiscard]] inline TensorArg out(Tensor& t, const void* fill) noexcept {
   return {.tensor = &t, .allocate = &t, .fill = fill, .access = Access::out};
 }
@@ -121,9 +122,8 @@ class Body {
   Body() = default;
   Body(std::nullptr_t) {}
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, Body> &&
-             std::is_invocable_v<std::remove_cvref_t<F>&, TaskContext&>)
-  Body(F&& f) {
+  requires(!std::is_same_v<std::remove_cvref_t<F>, Body> &&
+           std::is_invocable_v<std::remove_cvref_t<F>&, TaskContext&>) Body(F&& f) {
     using Fn = std::decay_t<F>;  // a function decays to a pointer
     if constexpr (fits_inline<Fn>()) {
       ::new (static_cast<void*>(storage_)) Fn(std::forward<F>(f));
@@ -198,7 +198,8 @@ struct GroupMember {
 /// stands for all; it is done when every member is. Conflicts between members are the members' own
 /// affair: they meet through memory.
 struct GroupSpec {
-  std::span<GroupMember> members;  ///< At least one; each on a lane of its own. Bodies are moved from.
+  std::span<GroupMember>
+      members;  ///< At least one; each on a lane of its own. Bodies are moved from.
   std::string_view name = {};
   std::span<const TaskId> after = {};
 };
@@ -206,7 +207,8 @@ struct GroupSpec {
 namespace detail {
 
 template <class T, class... Ts>
-inline constexpr std::size_t kCountOf = (std::size_t{std::is_same_v<T, std::remove_cvref_t<Ts>>} + ... + 0);
+inline constexpr std::size_t kCountOf = (std::size_t{std::is_same_v<T, std::remove_cvref_t<Ts>>} +
+                                         ... + 0);
 
 /// Sorts the variadic arguments of submit into the arrays of a TaskSpec, on the stack.
 template <class... Args>

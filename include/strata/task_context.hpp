@@ -19,15 +19,15 @@ namespace strata {
 namespace detail {
 /// A tensor argument as it lies in the task's argument block.
 struct TensorRecord {
-  std::byte* data;            ///< Address of element (0, 0, ...); null for a buffer without address.
-  const std::int64_t* dims;   ///< rank extents, then rank strides in elements.
+  std::byte* data;           ///< Address of element (0, 0, ...); null for a buffer without address.
+  const std::int64_t* dims;  ///< rank extents, then rank strides in elements.
   BufferId buffer;
   std::int64_t byte_offset;
   DType dtype;
   Access access;
   Tracking tracking;
   std::uint8_t rank;
-  std::uint32_t flags;        ///< For the engine.
+  std::uint32_t flags;  ///< For the engine.
 };
 
 /// One body's arguments.

@@ -44,8 +44,8 @@ class Tensor {
   Tensor(DType dtype, std::initializer_list<std::int64_t> shape)
       : Tensor(dtype, std::span(shape.begin(), shape.size())) {}
 
-  /// A tensor over `buffer`. Strides are in elements and may be zero or negative; what they reach is
-  /// checked against the buffer when the tensor is submitted.
+  /// A tensor over `buffer`. Strides are in elements and may be zero or negative; what they reach
+  /// is checked against the buffer when the tensor is submitted.
   Tensor(BufferId buffer, std::int64_t byte_offset, DType dtype,
          std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
   /// The same with row-major strides.

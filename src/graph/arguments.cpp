@@ -23,7 +23,6 @@ std::size_t bytes_of(const PartSpec& part) noexcept {
 std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, BufferTable& buffers,
                       std::byte* at) {
   to.body = part.body;
-  to.lane = part.lane;
   if (!part.shared) {
     to.own_body = std::move(*part.body);
     to.body = &to.own_body;
@@ -52,13 +51,16 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, Buffer
         buffer.holders.fetch_add(1, std::memory_order_relaxed);
       }
     }
-    for (const std::int64_t extent : tensor.shape()) *dims++ = extent;
-    for (const std::int64_t stride : tensor.strides()) *dims++ = stride;
+    for (const std::int64_t extent : tensor.shape())
+      *dims++ = extent;
+    for (const std::int64_t stride : tensor.strides())
+      *dims++ = stride;
   }
   auto* scalars = reinterpret_cast<std::uint64_t*>(dims);
   to.arguments.scalars = scalars;
   to.arguments.scalar_count = static_cast<std::uint32_t>(part.scalars.size());
-  for (const Scalar& scalar : part.scalars) *scalars++ = scalar.bits;
+  for (const Scalar& scalar : part.scalars)
+    *scalars++ = scalar.bits;
   return reinterpret_cast<std::byte*>(scalars);
 }
 
@@ -66,24 +68,28 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, Buffer
 
 void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers) {
   std::size_t bytes = 0;
-  for (const PartSpec& part : spec.parts) bytes += bytes_of(part);
+  for (const PartSpec& part : spec.parts)
+    bytes += bytes_of(part);
   std::byte* at = task.inline_arguments.data();
   if (bytes > TaskNode::kInlineArgumentBytes) [[unlikely]] {
     if (task.large_arguments.size() < bytes) task.large_arguments.resize(bytes);
     at = task.large_arguments.data();
   }
   if (spec.type != NodeType::group) [[likely]] {
-    task.group_size = 0;
     place_part(task, task.part, spec.parts[0], buffers, at);
     return;
   }
-  task.group_size = spec.parts.size();
-  while (task.group.size() < task.group_size) task.group.push_back(std::make_unique<TaskPart>());
-  for (std::size_t i = 0; i < task.group_size; ++i) {
-    at = place_part(task, *task.group[i], spec.parts[i], buffers, at);
+  if (task.group == nullptr) task.group = std::make_unique<GroupState>();
+  GroupState& group = *task.group;
+  group.size = spec.parts.size();
+  while (group.parts.size() < group.size)
+    group.parts.push_back(std::make_unique<GroupPart>());
+  for (std::size_t i = 0; i < group.size; ++i) {
+    at = place_part(task, *group.parts[i], spec.parts[i], buffers, at);
+    group.parts[i]->lane = spec.parts[i].lane;
   }
-  task.members_left.store(static_cast<std::uint32_t>(task.group_size), std::memory_order_relaxed);
-  task.group_failed.store(false, std::memory_order_relaxed);
+  group.members_left.store(static_cast<std::uint32_t>(group.size), std::memory_order_relaxed);
+  group.failed.store(false, std::memory_order_relaxed);
 }
 
 void give_bodies_back(TaskNode& task, const NodeSpec& spec) {

@@ -5,7 +5,8 @@
 namespace strata::graph {
 
 BufferTable::~BufferTable() {
-  for (auto& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
+  for (auto& chunk : chunks_)
+    delete chunk.load(std::memory_order_relaxed);
 }
 
 BufferRecord& BufferTable::add() {
@@ -13,8 +14,9 @@ BufferRecord& BufferTable::add() {
   if (free_.empty()) {
     index = made_;
     if (index > kIndexMask) {
-      throw InvalidState("too many live buffers: 16777216 are known to the engine already; remove "
-                         "some with Engine::remove_buffer");
+      throw InvalidState(
+          "too many live buffers: 16777216 are known to the engine already; remove "
+          "some with Engine::remove_buffer");
     }
     if (index % kChunk == 0) {
       chunks_[index / kChunk].store(new Chunk, std::memory_order_relaxed);

@@ -46,16 +46,16 @@ struct BufferRecord {
   std::atomic<std::uint32_t> handles{0};  ///< User handles among them.
   /// The open scope that holds it, or null once that has ended. Heap lock.
   ScopeState* scope = nullptr;
-  std::shared_ptr<RunState> account;      ///< Run that is charged.
-  std::uint64_t allocated_by = 0;         ///< TaskId, for messages.
-  BufferRecord* next_dead = nullptr;      ///< List of records to be cleaned up.
+  std::shared_ptr<RunState> account;  ///< Run that is charged.
+  std::uint64_t allocated_by = 0;     ///< TaskId, for messages.
+  BufferRecord* next_dead = nullptr;  ///< List of records to be cleaned up.
 
   // --- The dependency tracker's part; graph lock ---
-  NodeRef creator;                              ///< Task that allocated the storage, if any.
+  NodeRef creator;  ///< Task that allocated the storage, if any.
   std::shared_ptr<const Failure> creator_failure;
-  RegionEntry* entries = nullptr;               ///< All regions of this buffer.
+  RegionEntry* entries = nullptr;  ///< All regions of this buffer.
   std::uint32_t entry_count = 0;
-  std::unique_ptr<RegionIndex> index;           ///< Once there is more than one region.
+  std::unique_ptr<RegionIndex> index;  ///< Once there is more than one region.
   std::vector<InvalidBytes> invalid;
 };
 

@@ -27,13 +27,14 @@ bool reads(Access access) noexcept { return access != Access::out; }
 
 }  // namespace
 
-DependencyTracker::DependencyTracker() : buckets_(kFirstBuckets, nullptr) {}
+DependencyTracker::DependencyTracker()
+    : buckets_(kFirstBuckets, nullptr), views_(kFirstBuckets, nullptr) {}
 DependencyTracker::~DependencyTracker() = default;
 
 // ---- Collecting ---------------------------------------------------------------------------------
 
-void DependencyTracker::begin(std::uint64_t id, Mode mode) {
-  id_ = id;
+void DependencyTracker::begin(std::uint64_t pin, Mode mode) {
+  pin_ = pin;
   mode_ = mode;
   found_.clear();
   if (poisoned_by_ != nullptr) poisoned_by_.reset();
@@ -46,8 +47,9 @@ void DependencyTracker::add(NodeRef ref, Hazard hazard, std::int32_t argument, b
   if (ref.node == nullptr) return;
   if (!mode_.keep_finished && ref.finished()) return;
   if (ref.node->id == ref.id) {  // Otherwise the slot has another task now: no mark to look at.
-    if (ref.node->mark_id == id_) {
-      Dependency& known = found_[ref.node->mark_index];
+    const std::uint32_t mark = ref.node->mark_index;
+    if (mark < found_.size() && found_[mark].node.node == ref.node) {
+      Dependency& known = found_[mark];
       if (carries && !known.carries_failure) {
         known.carries_failure = true;
         known.hazard = hazard;
@@ -56,7 +58,6 @@ void DependencyTracker::add(NodeRef ref, Hazard hazard, std::int32_t argument, b
       known.assumed = known.assumed && assumed;
       return;
     }
-    ref.node->mark_id = id_;
     ref.node->mark_index = static_cast<std::uint32_t>(found_.size());
   }
   if (assumed) {
@@ -72,28 +73,24 @@ void DependencyTracker::add_after(NodeRef node, bool known) {
   }
 }
 
-void DependencyTracker::collect(TrackedArgument& argument) {
-  BufferRecord& buffer = *argument.buffer;
+void DependencyTracker::collect(const TrackedArgument& argument) {
+  if (argument.entry == nullptr) return;
   const bool waits_for_hazards =
       argument.tracking == Tracking::full ||
       (argument.tracking == Tracking::creator_only && base::planted("creator_only_waits_for_all"));
-  if (argument.region.empty()) return;
-  if (!waits_for_hazards) {
-    if (!base::planted("creator_edge_missing")) {
-      add(buffer.creator, Hazard::creator, argument.argument, reads(argument.access), false);
-      if (buffer.creator_failure != nullptr && reads(argument.access) && poisoned_by_ == nullptr) {
-        poisoned_by_ = buffer.creator_failure;
-      }
+  if (!waits_for_hazards) [[unlikely]] {
+    if (base::planted("creator_edge_missing")) return;
+    const BufferRecord& buffer = *argument.buffer;
+    add(buffer.creator, Hazard::creator, argument.argument, reads(argument.access), false);
+    if (buffer.creator_failure != nullptr && reads(argument.access) && poisoned_by_ == nullptr) {
+      poisoned_by_ = buffer.creator_failure;
     }
-    if (argument.tracking == Tracking::no_dep && !base::planted("no_dep_recorded")) return;
-    argument.entry = find_or_create(buffer, argument.region);
     return;
   }
   if (base::planted("raw_dropped_on_second_arg") && argument.argument == 1 &&
       argument.access == Access::in) {
     return;
   }
-  argument.entry = find_or_create(buffer, argument.region);
   if (argument.entry->overlaps.size() > kDropOverlapsAbove) {
     // What has ended would be looked at again and again.
     auto& overlaps = argument.entry->overlaps;
@@ -115,7 +112,8 @@ void DependencyTracker::collect_reads(const TrackedArgument& argument) {
   const std::int32_t arg = argument.argument;
   constexpr Hazard kHazard = Hazard::read_after_write;
   add(entry.writer, kHazard, arg, true, false);
-  for (const NodeRef& extra : entry.extra_writers) add(extra, kHazard, arg, true, false);
+  for (const NodeRef& extra : entry.extra_writers)
+    add(extra, kHazard, arg, true, false);
   if (!base::planted("overlap_neighbours_ignored")) {
     for (const OverlapLink& link : entry.overlaps) {
       const RegionEntry& other = *link.other;
@@ -132,7 +130,7 @@ void DependencyTracker::collect_reads(const TrackedArgument& argument) {
   }
   if (!argument.buffer->invalid.empty() && poisoned_by_ == nullptr &&
       !base::planted("invalid_forgotten")) {
-    poisoned_by_ = invalid_in(*argument.buffer, argument.region);
+    poisoned_by_ = invalid_in(*argument.buffer, argument.entry->region);
   }
 }
 
@@ -154,7 +152,8 @@ void DependencyTracker::collect_writes(const TrackedArgument& argument) {
   };
   collect_from(*argument.entry, false);
   if (base::planted("overlap_neighbours_ignored")) return;
-  for (const OverlapLink& link : argument.entry->overlaps) collect_from(*link.other, link.assumed);
+  for (const OverlapLink& link : argument.entry->overlaps)
+    collect_from(*link.other, link.assumed);
 }
 
 /// True if later writes have replaced what `writer_of.writer` wrote, as far as `from` can see it.
@@ -165,7 +164,8 @@ bool DependencyTracker::hidden(const RegionEntry& from, const RegionEntry& write
   for (const OverlapLink& link : writer_of.overlaps) {
     const RegionEntry& newer = *link.other;
     if (newer.writer.node == nullptr || newer.writer.id <= writer) continue;
-    if (contains(newer.region, writer_of.region) || contains(newer.region, from.region)) return true;
+    if (contains(newer.region, writer_of.region) || contains(newer.region, from.region))
+      return true;
     partly = true;
   }
   if (!partly) return false;
@@ -185,10 +185,9 @@ bool DependencyTracker::hidden(const RegionEntry& from, const RegionEntry& write
 std::uint32_t DependencyTracker::link(Node& node) {
   std::uint32_t waiting = 0;
   for (const Dependency& dependency : found_) {
-    Edge& edge = node.edges.add();
+    Edge& edge = node.add_edge();
     edge.to = &node;
     edge.from = dependency.node.id;
-    edge.from_node = dependency.node.node;
     edge.argument = dependency.argument;
     edge.hazard = dependency.hazard;
     edge.carries_failure = dependency.carries_failure;
@@ -200,7 +199,7 @@ std::uint32_t DependencyTracker::link(Node& node) {
     } else if (mode_.keep_finished) {
       edge.waited = false;
     } else {
-      node.edges.remove_last();
+      --node.edge_count;
     }
   }
   return waiting;
@@ -210,6 +209,7 @@ std::uint32_t DependencyTracker::link(Node& node) {
 
 void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
   if (argument.entry == nullptr) return;
+  if (argument.tracking == Tracking::no_dep && !base::planted("no_dep_recorded")) return;
   RegionEntry& entry = *argument.entry;
   if (!writes(argument.access)) {
     if (entry.writer.node == task.node && entry.writer.id == task.id) return;  // Its own write.
@@ -217,7 +217,7 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
     return;
   }
   if (!argument.buffer->invalid.empty() && !base::planted("invalid_not_cleared")) {
-    validate(*argument.buffer, argument.region);
+    validate(*argument.buffer, entry.region);
   }
   if (argument.tracking == Tracking::creator_only) {
     add_extra_writer(entry, task);
@@ -235,7 +235,8 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
     entry.access_count = 0;
   }
   if (base::planted("reader_list_cleared_by_partial_write")) {
-    for (const OverlapLink& link : entry.overlaps) link.other->access_count = 0;
+    for (const OverlapLink& link : entry.overlaps)
+      link.other->access_count = 0;
   }
   entry.extra_writers.clear();
   entry.writer = task;
@@ -257,8 +258,10 @@ void DependencyTracker::add_access(RegionEntry& entry, AccessRef access) {
     }
     if (entry.access_count == RegionEntry::kAccesses) {
       std::array<NodeRef, RegionEntry::kAccesses> nodes;
-      for (std::uint32_t i = 0; i < RegionEntry::kAccesses; ++i) nodes[i] = list[i].node;
-      const std::size_t collapsed = nodes.size() - (base::planted("readers_lost_on_collapse") ? 1 : 0);
+      for (std::uint32_t i = 0; i < RegionEntry::kAccesses; ++i)
+        nodes[i] = list[i].node;
+      const std::size_t collapsed =
+          nodes.size() - (base::planted("readers_lost_on_collapse") ? 1 : 0);
       const NodeRef epoch = make_join({nodes.data(), collapsed}, Hazard::write_after_read, false);
       list[0] = {epoch, Hazard::write_after_read};
       entry.access_count = 1;
@@ -297,12 +300,13 @@ NodeRef DependencyTracker::make_join(std::span<const NodeRef> nodes, Hazard haza
   join->reset_for_submit(id, NodeType::join, nullptr);
   std::int32_t waiting = 0;
   for (const NodeRef& ref : nodes) {
-    Edge& edge = join->edges.add();
-    edge = {.to = join, .from = ref.id, .from_node = ref.node, .hazard = hazard, .carries_failure = carries,
-            .waited = true};
+    Edge& edge = join->add_edge();
+    edge = {
+        .to = join, .from = ref.id, .hazard = hazard, .carries_failure = carries, .waited = true};
     if (ref.node->id == ref.id && ref.node->push_successor(edge)) ++waiting;
   }
   joins_made_.push_back({join, waiting});
+  if (keep_entries_ > 0) kept_joins_.emplace(id, join);
   return {join, id};
 }
 
@@ -332,7 +336,8 @@ void DependencyTracker::invalidate(BufferRecord& buffer, const Region& region, s
 void DependencyTracker::validate(BufferRecord& buffer, const Region& region) {
   const ByteSet bytes(region);
   if (!bytes.exact()) return;  // Its widened form covers more than was written.
-  for (InvalidBytes& invalid : buffer.invalid) invalid.bytes.subtract(bytes);
+  for (InvalidBytes& invalid : buffer.invalid)
+    invalid.bytes.subtract(bytes);
   std::erase_if(buffer.invalid, [](const InvalidBytes& i) { return i.bytes.empty(); });
 }
 
@@ -348,18 +353,45 @@ std::shared_ptr<const Failure> DependencyTracker::invalid_in(const BufferRecord&
 
 // ---- Entries ------------------------------------------------------------------------------------
 
-RegionEntry* DependencyTracker::find_or_create(BufferRecord& buffer, const Region& region) {
+RegionEntry* DependencyTracker::find_region(BufferRecord& buffer, const Tensor& tensor,
+                                            const Region& region, std::uint64_t pin) {
   const std::uint64_t hash = entry_hash(buffer, region);
-  for (RegionEntry* e = buckets_[hash & (buckets_.size() - 1)]; e != nullptr; e = e->hash_next) {
-    if (e->hash == hash && e->buffer == &buffer && e->region == region) {
-      ++stats_.same_region;
-      e->pinned_by = id_;
-      return e;
-    }
+  RegionEntry* entry = buckets_[hash & (buckets_.size() - 1)];
+  while (entry != nullptr &&
+         !(entry->hash == hash && entry->buffer == &buffer && entry->region == region)) {
+    entry = entry->hash_next;
   }
-  RegionEntry* entry = create(buffer, region, hash);
-  entry->pinned_by = id_;
+  if (entry != nullptr) {
+    ++stats_.same_region;
+  } else {
+    entry = create(buffer, region, hash);
+  }
+  entry->pinned_by = pin;
+  set_view(*entry, tensor);
   return entry;
+}
+
+void DependencyTracker::set_view(RegionEntry& entry, const Tensor& tensor) {
+  if (tensor.rank() > RegionEntry::kViewRank) return;
+  drop_view(entry);
+  entry.view_hash = view_hash(tensor);
+  entry.view_buffer = tensor.buffer();
+  entry.view_offset = tensor.byte_offset();
+  entry.view_dtype = tensor.dtype();
+  entry.view_rank = static_cast<std::uint8_t>(tensor.rank());
+  std::copy(tensor.shape().begin(), tensor.shape().end(), entry.view_shape.begin());
+  std::copy(tensor.strides().begin(), tensor.strides().end(), entry.view_strides.begin());
+  RegionEntry*& bucket = views_[entry.view_hash & (views_.size() - 1)];
+  entry.view_next = std::exchange(bucket, &entry);
+}
+
+void DependencyTracker::drop_view(RegionEntry& entry) noexcept {
+  if (!entry.view_buffer) return;
+  RegionEntry** at = &views_[entry.view_hash & (views_.size() - 1)];
+  while (*at != &entry)
+    at = &(*at)->view_next;
+  *at = entry.view_next;
+  entry.view_buffer = {};
 }
 
 RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& region,
@@ -368,7 +400,8 @@ RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& regio
   if (all_.size() >= buckets_.size()) grow_buckets();
   if (free_entries_.empty()) {
     entry_chunks_.push_back(std::make_unique<RegionEntry[]>(kEntryChunk));
-    for (std::size_t i = kEntryChunk; i-- > 0;) free_entries_.push_back(&entry_chunks_.back()[i]);
+    for (std::size_t i = kEntryChunk; i-- > 0;)
+      free_entries_.push_back(&entry_chunks_.back()[i]);
   }
   RegionEntry* entry = free_entries_.back();
   free_entries_.pop_back();
@@ -394,9 +427,15 @@ RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& regio
       auto* other = static_cast<RegionEntry*>(payload);
       const OverlapResult result = overlap(region, other->region);
       switch (result.tier) {
-        case OverlapTier::bounds: ++stats_.by_bounds; break;
-        case OverlapTier::boxes: ++stats_.by_boxes; break;
-        case OverlapTier::search: ++stats_.by_search; break;
+        case OverlapTier::bounds:
+          ++stats_.by_bounds;
+          break;
+        case OverlapTier::boxes:
+          ++stats_.by_boxes;
+          break;
+        case OverlapTier::search:
+          ++stats_.by_search;
+          break;
       }
       if (result.overlap == Overlap::none) return;
       const bool assumed = result.overlap == Overlap::assumed;
@@ -415,8 +454,8 @@ RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& regio
 }
 
 bool DependencyTracker::droppable(const RegionEntry& entry) const noexcept {
-  if (base::planted("entry_collected_while_live")) return entry.pinned_by != id_;
-  if (keep_entries_ > 0 || entry.pinned_by == id_) return false;
+  if (base::planted("entry_collected_while_live")) return entry.pinned_by != pin_;
+  if (keep_entries_ > 0 || entry.pinned_by == pin_) return false;
   if (entry.writer.node != nullptr && !entry.writer.finished()) return false;
   for (std::uint32_t i = 0; i < entry.access_count; ++i) {
     if (!entry.accesses[i].node.finished()) return false;
@@ -449,8 +488,10 @@ void DependencyTracker::drop(RegionEntry* entry) {
   if (--buffer.entry_count == 0) buffer.index.reset();
 
   RegionEntry** at = &buckets_[entry->hash & (buckets_.size() - 1)];
-  while (*at != entry) at = &(*at)->hash_next;
+  while (*at != entry)
+    at = &(*at)->hash_next;
   *at = entry->hash_next;
+  drop_view(*entry);
 
   all_.back()->sweep_position = entry->sweep_position;
   all_[entry->sweep_position] = all_.back();
@@ -474,7 +515,8 @@ void DependencyTracker::sweep() {
 }
 
 void DependencyTracker::forget(BufferRecord& buffer) {
-  while (buffer.entries != nullptr) drop(buffer.entries);
+  while (buffer.entries != nullptr)
+    drop(buffer.entries);
 }
 
 void DependencyTracker::grow_buckets() {
@@ -484,6 +526,12 @@ void DependencyTracker::grow_buckets() {
     entry->hash_next = std::exchange(bucket, entry);
   }
   buckets_ = std::move(bigger);
+  views_.assign(buckets_.size(), nullptr);
+  for (RegionEntry* entry : all_) {
+    if (!entry->view_buffer) continue;
+    RegionEntry*& bucket = views_[entry->view_hash & (views_.size() - 1)];
+    entry->view_next = std::exchange(bucket, entry);
+  }
 }
 
 }  // namespace strata::graph

@@ -9,9 +9,9 @@
 // run) makes the writes before it invisible to later readers. A creator-only write is added beside
 // the ones before: readers wait for all of them. A no_dep access is not recorded at all.
 //
-// Readers of one entry are held in a short list. When it is full, those that have ended are dropped,
-// and if that does not help all are collapsed into one join node (an "epoch") that ends when they
-// have: a writer then waits for one node, however many readers there are.
+// Readers of one entry are held in a short list. When it is full, those that have ended are
+// dropped, and if that does not help all are collapsed into one join node (an "epoch") that ends
+// when they have: a writer then waits for one node, however many readers there are.
 //
 // Thread safety: none; the graph lock guards all of it.
 //
@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/buffer_table.hpp"
@@ -52,17 +53,28 @@ struct AccessRef {
   Hazard hazard;  ///< What a later write's edge to it is called.
 };
 
-struct RegionEntry {
-  // First line: what every lookup and most accesses touch.
-  RegionEntry* hash_next = nullptr;
-  std::uint64_t hash = 0;
-  BufferRecord* buffer = nullptr;
-  NodeRef writer;                ///< Last replacing writer; node is null if there was none.
-  std::uint64_t pinned_by = 0;   ///< Task being submitted that looked this entry up.
-  std::uint32_t access_count = 0;
-
+struct alignas(64) RegionEntry {
   static constexpr std::uint32_t kAccesses = 8;
+  static constexpr int kViewRank = 4;
+
+  // First and second line: what a look-up touches. The view is the tensor by which the entry was
+  // last found; the same tensor again needs neither checks nor canonical form.
+  RegionEntry* view_next = nullptr;  ///< In the tracker's table of views.
+  std::uint64_t view_hash = 0;
+  BufferId view_buffer;  ///< None if the entry has no view in the table.
+  std::int64_t view_offset = 0;
+  std::uint64_t pinned_by = 0;  ///< Task being submitted that looked this entry up.
+  NodeRef writer;               ///< Last replacing writer; node is null if there was none.
+  DType view_dtype = DType::uint8;
+  std::uint8_t view_rank = 0;
+  std::uint32_t access_count = 0;
+  std::array<std::int64_t, kViewRank> view_shape;
+  std::array<std::int64_t, kViewRank> view_strides;
+
+  BufferRecord* buffer = nullptr;
   std::vector<OverlapLink> overlaps;
+  RegionEntry* hash_next = nullptr;  ///< In the tracker's table of canonical regions.
+  std::uint64_t hash = 0;
   Region region;
   std::array<AccessRef, kAccesses> accesses;
   std::vector<NodeRef> extra_writers;  ///< Creator-only writers since `writer`.
@@ -71,14 +83,13 @@ struct RegionEntry {
   RegionIndex::Handle index_handle = 0;
   RegionEntry* buffer_prev = nullptr;  ///< List of the buffer's entries.
   RegionEntry* buffer_next = nullptr;
-  std::uint32_t sweep_position = 0;    ///< Index in the tracker's list of all entries.
+  std::uint32_t sweep_position = 0;  ///< Index in the tracker's list of all entries.
 };
 
 /// How one argument is followed, settled by the engine from argument, tensor, run and scope.
 struct TrackedArgument {
-  Region region;
   BufferRecord* buffer = nullptr;
-  RegionEntry* entry = nullptr;
+  RegionEntry* entry = nullptr;  ///< Null if nothing is followed: no bytes, or no_dep.
   std::int32_t argument = 0;
   Access access = Access::in;
   Tracking tracking = Tracking::full;
@@ -115,12 +126,30 @@ class DependencyTracker {
     bool keep_finished = false;  ///< Report predecessors that have ended, too (for a kept graph).
   };
 
-  /// Starts collecting for the task `id`.
-  void begin(std::uint64_t id, Mode mode);
+  /// The entry that this very tensor found before, pinned under `pin`, or null. Then the
+  /// tensor is known to lie inside its buffer, and to cover some bytes.
+  [[nodiscard]] RegionEntry* find_view(const Tensor& tensor, std::uint64_t pin) noexcept {
+    const std::uint64_t hash = view_hash(tensor);
+    for (RegionEntry* e = views_[hash & (views_.size() - 1)]; e != nullptr; e = e->view_next) {
+      if (e->view_hash == hash && is_view(*e, tensor)) {
+        ++stats_.same_region;
+        e->pinned_by = pin;
+        return e;
+      }
+    }
+    return nullptr;
+  }
+  /// The entry of a tensor's region (not empty, inside the buffer), made if there is none. It will
+  /// be found by find_view(tensor) from then on.
+  [[nodiscard]] RegionEntry* find_region(BufferRecord& buffer, const Tensor& tensor,
+                                         const Region& region, std::uint64_t pin);
+
+  /// Starts collecting for a task whose entries were looked up under `pin`.
+  void begin(std::uint64_t pin, Mode mode);
   /// Adds an explicit edge.
   void add_after(NodeRef node, bool known);
-  /// Finds what the argument must wait for. Creates its entry if there is none.
-  void collect(TrackedArgument& argument);
+  /// Finds what the argument must wait for.
+  void collect(const TrackedArgument& argument);
   /// What was found; valid until the next begin().
   [[nodiscard]] std::span<const Dependency> dependencies() const noexcept { return found_; }
   /// A failure that already stands in the bytes that the task would read, or null.
@@ -157,11 +186,45 @@ class DependencyTracker {
   [[nodiscard]] const TrackerStats& stats() const noexcept { return stats_; }
   [[nodiscard]] std::size_t live_regions() const noexcept { return all_.size(); }
   /// Entries are kept although their tasks have ended, so that a kept graph is complete.
-  void hold_entries(bool hold) noexcept { keep_entries_ += hold ? 1 : -1; }
+  void hold_entries(bool hold) {
+    keep_entries_ += hold ? 1 : -1;
+    if (keep_entries_ == 0) kept_joins_.clear();
+  }
+  /// While entries are held: the join of that id, or null.
+  [[nodiscard]] Node* kept_join(std::uint64_t id) const {
+    const auto found = kept_joins_.find(id);
+    return found == kept_joins_.end() ? nullptr : found->second;
+  }
 
  private:
   friend class ReplayBoundary;
-  RegionEntry* find_or_create(BufferRecord& buffer, const Region& region);
+  [[nodiscard]] static std::uint64_t view_hash(const Tensor& tensor) noexcept {
+    // One product a word, all independent of each other, and one to mix.
+    std::uint64_t sum = tensor.buffer().value * 0x9e3779b97f4a7c15ULL +
+                        static_cast<std::uint64_t>(tensor.byte_offset()) * 0xc2b2ae3d27d4eb4fULL;
+    std::uint64_t factor = 0x165667b19e3779f9ULL;
+    for (int d = 0; d < tensor.rank(); ++d) {
+      sum += static_cast<std::uint64_t>(tensor.extent(d)) * factor +
+             static_cast<std::uint64_t>(tensor.stride(d)) * (factor ^ 0xff51afd7ed558ccdULL);
+      factor += 0xd6e8feb86659fd94ULL;
+    }
+    return (sum ^ (sum >> 29)) * 0xbf58476d1ce4e5b9ULL >> 16;
+  }
+  [[nodiscard]] static bool is_view(const RegionEntry& entry, const Tensor& tensor) noexcept {
+    if (entry.view_buffer != tensor.buffer() || entry.view_offset != tensor.byte_offset() ||
+        entry.view_dtype != tensor.dtype() || entry.view_rank != tensor.rank()) {
+      return false;
+    }
+    for (int d = 0; d < tensor.rank(); ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (entry.view_shape[i] != tensor.extent(d) || entry.view_strides[i] != tensor.stride(d)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  void set_view(RegionEntry& entry, const Tensor& tensor);
+  void drop_view(RegionEntry& entry) noexcept;
   RegionEntry* create(BufferRecord& buffer, const Region& region, std::uint64_t hash);
   void drop(RegionEntry* entry);
   [[nodiscard]] bool droppable(const RegionEntry& entry) const noexcept;
@@ -175,16 +238,17 @@ class DependencyTracker {
   void add_extra_writer(RegionEntry& entry, NodeRef task);
   NodeRef make_join(std::span<const NodeRef> nodes, Hazard hazard, bool carries);
 
-  std::uint64_t id_ = 0;  ///< Task being collected for.
+  std::uint64_t pin_ = 0;  ///< Entries looked up under it are not dropped meanwhile.
   Mode mode_;
   std::vector<Dependency> found_;
   std::shared_ptr<const Failure> poisoned_by_;
   bool any_assumed_ = false;
 
-  std::vector<RegionEntry*> buckets_;
-  std::vector<RegionEntry*> all_;    ///< Every live entry, for the sweep.
+  std::vector<RegionEntry*> buckets_;  ///< Entries by canonical region.
+  std::vector<RegionEntry*> views_;    ///< Entries by view; as many buckets.
+  std::vector<RegionEntry*> all_;      ///< Every live entry, for the sweep.
   std::size_t sweep_hand_ = 0;
-  std::size_t sweep_debt_ = 0;       ///< Entries created since the last sweep.
+  std::size_t sweep_debt_ = 0;  ///< Entries created since the last sweep.
   std::uint64_t next_serial_ = 1;
   int keep_entries_ = 0;
 
@@ -193,6 +257,7 @@ class DependencyTracker {
 
   std::uint64_t next_join_ = 1;
   std::vector<MadeJoin> joins_made_;
+  std::unordered_map<std::uint64_t, Node*> kept_joins_;
   Node* free_joins_ = nullptr;
   std::atomic<Node*> returned_joins_{nullptr};
   std::vector<std::unique_ptr<Node>> joins_;

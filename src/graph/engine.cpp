@@ -17,23 +17,34 @@ using graph::RecorderState;
 
 std::string_view name_of(Hazard hazard) noexcept {
   switch (hazard) {
-    case Hazard::read_after_write: return "read after write";
-    case Hazard::write_after_write: return "write after write";
-    case Hazard::write_after_read: return "write after read";
-    case Hazard::explicit_after: return "after";
-    case Hazard::creator: return "creator";
+    case Hazard::read_after_write:
+      return "read after write";
+    case Hazard::write_after_write:
+      return "write after write";
+    case Hazard::write_after_read:
+      return "write after read";
+    case Hazard::explicit_after:
+      return "after";
+    case Hazard::creator:
+      return "creator";
   }
   return "?";
 }
 
 std::string_view name_of(TaskState state) noexcept {
   switch (state) {
-    case TaskState::waiting: return "waiting";
-    case TaskState::ready: return "ready";
-    case TaskState::running: return "running";
-    case TaskState::done: return "done";
-    case TaskState::failed: return "failed";
-    case TaskState::skipped: return "skipped";
+    case TaskState::waiting:
+      return "waiting";
+    case TaskState::ready:
+      return "ready";
+    case TaskState::running:
+      return "running";
+    case TaskState::done:
+      return "done";
+    case TaskState::failed:
+      return "failed";
+    case TaskState::skipped:
+      return "skipped";
   }
   return "?";
 }
@@ -137,8 +148,8 @@ LaneHold::~LaneHold() {
   if (engine_ == nullptr) return;
   {
     const std::lock_guard lock(engine_->blocked_mutex);
-    const auto mine = std::find(engine_->holders.begin(), engine_->holders.end(),
-                                std::this_thread::get_id());
+    const auto mine =
+        std::find(engine_->holders.begin(), engine_->holders.end(), std::this_thread::get_id());
     if (mine != engine_->holders.end()) {
       engine_->holders.erase(mine);
     } else if (!engine_->holders.empty()) {
@@ -260,6 +271,7 @@ TensorHandle Orchestration::keep(const Tensor& tensor) {
   return handle;
 }
 
+TensorHandle::TensorHandle() noexcept = default;
 TensorHandle::TensorHandle(TensorHandle&&) noexcept = default;
 TensorHandle& TensorHandle::operator=(TensorHandle&& other) noexcept {
   TensorHandle old(std::move(*this));

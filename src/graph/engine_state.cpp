@@ -47,7 +47,8 @@ EngineOptions checked(EngineOptions options) {
       if (lane == nullptr) throw InvalidArgument(at + " has a null external lane");
     }
     for (std::size_t k = 0; k < i; ++k) {
-      if (options.kinds[k].name == kind.name) throw InvalidArgument(at + ": the name is used twice");
+      if (options.kinds[k].name == kind.name)
+        throw InvalidArgument(at + ": the name is used twice");
     }
   }
   return options;
@@ -66,7 +67,8 @@ OrchestrationState::~OrchestrationState() { close_scopes_to(0); }
 
 void OrchestrationState::open_scope(std::string_view name, bool manual) {
   auto scope = std::make_unique<ScopeState>();
-  const std::string own = name.empty() ? "scope " + std::to_string(scopes.size()) : std::string(name);
+  const std::string own =
+      name.empty() ? "scope " + std::to_string(scopes.size()) : std::string(name);
   scope->path = scopes.empty() ? own : scopes.back()->path + "/" + own;
   scope->manual = manual;
   scope->owner = this;
@@ -101,7 +103,8 @@ EngineState::~EngineState() {
     deadlines_changed_.notify_all();
   }
   // Orchestration threads end when no job is left and the run of each has ended.
-  for (std::thread& thread : orchestration_threads_) thread.join();
+  for (std::thread& thread : orchestration_threads_)
+    thread.join();
   if (deadline_thread_.joinable()) deadline_thread_.join();
   for (const auto& weak : runs_) {
     if (const auto run = weak.lock()) {
@@ -110,7 +113,8 @@ EngineState::~EngineState() {
     }
   }
   // All runs have ended, so whoever waits is on the way out.
-  while (guests_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  while (guests_.load(std::memory_order_acquire) != 0)
+    std::this_thread::yield();
   scheduler.stop();
 }
 
@@ -234,7 +238,8 @@ void EngineState::run_orchestration(const std::shared_ptr<RunState>& run,
   const std::lock_guard lock(runs_mutex);
   --open_runs_;
   if (std::erase(deadlines_, run) != 0) deadlines_changed_.notify_all();
-  for (os::Parker* waiter : place_waiters_) waiter->unpark();
+  for (os::Parker* waiter : place_waiters_)
+    waiter->unpark();
 }
 
 // ---- Deadlines ----------------------------------------------------------------------------------
@@ -325,7 +330,8 @@ bool EngineState::wait_until(const std::function<bool()>& ready,
 
 void EngineState::caller_lanes_free() {
   const std::lock_guard lock(waiters_mutex_);
-  for (os::Parker* parker : waiters_) parker->unpark();
+  for (os::Parker* parker : waiters_)
+    parker->unpark();
 }
 
 bool EngineState::wait_for_run(RunState& run, std::chrono::steady_clock::time_point deadline) {
@@ -355,8 +361,8 @@ std::vector<GraphEdge> EngineState::edges_in_window(TaskId task, const std::stri
   }
   std::vector<GraphEdge> edges;
   const Edge* const last = node->last_edge.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < node->edges.size(); ++i) {
-    const Edge& edge = node->edges[i];
+  for (std::uint32_t i = 0; i < node->edge_count; ++i) {
+    const Edge& edge = node->edge(i);
     edges.push_back({.from = TaskId{edge.from},
                      .to = task,
                      .hazard = edge.hazard,

@@ -107,7 +107,7 @@ struct RoomRequest {
   CapacityError::Resource resource = CapacityError::Resource::window;
   std::uint64_t asked = 0;
   os::Parker* parker = nullptr;
-  bool hopeless = false;        ///< Proved that waiting can't end. Blocked lock.
+  bool hopeless = false;            ///< Proved that waiting can't end. Blocked lock.
   CapacityError::Facts facts = {};  ///< Then, why.
 };
 
@@ -119,7 +119,8 @@ class EngineState {
   EngineState& operator=(const EngineState&) = delete;
 
   // --- Runs ---
-  std::shared_ptr<RunState> submit_run(Engine::OrchestrationFn orchestration, RunOptions run_options);
+  std::shared_ptr<RunState> submit_run(Engine::OrchestrationFn orchestration,
+                                       RunOptions run_options);
   std::shared_ptr<RunState> run_here(const Engine::OrchestrationFn& orchestration,
                                      RunOptions run_options);
   [[nodiscard]] static bool wait_for_run(RunState& run,
@@ -176,7 +177,8 @@ class EngineState {
                      const std::function<bool()>& try_again);
   /// Something may have made room: blocked submitters look again.
   void room_changed() noexcept {
-    if (blocked_count.load(std::memory_order_seq_cst) != 0) [[unlikely]] wake_blocked();
+    if (blocked_count.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+      wake_blocked();
   }
   void prove_blocked();
 
@@ -206,7 +208,8 @@ class EngineState {
   void reap_dead_buffers();  ///< Graph lock held.
 
   // --- Blocked submitters ---
-  std::atomic<int> blocked_count{0};  ///< Size of blocked_. Sequentially consistent, see wait_for_room.
+  std::atomic<int> blocked_count{
+      0};  ///< Size of blocked_. Sequentially consistent, see wait_for_room.
   os::AdaptiveMutex blocked_mutex;
   std::vector<RoomRequest*> blocked;
 

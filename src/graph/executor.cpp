@@ -19,7 +19,7 @@ bool run_is_cancelled(const void* token) {
 
 bool group_is_cancelled(const void* token) {
   const auto* task = static_cast<const TaskNode*>(token);
-  return task->group_failed.load(std::memory_order_relaxed) || task->run->cancelled();
+  return task->group->failed.load(std::memory_order_relaxed) || task->run->cancelled();
 }
 
 std::string message_of(const std::exception_ptr& error) {
@@ -77,8 +77,8 @@ void log_ready(TaskNode& task) {
 /// Whether a lane that has just made `task` ready may run it next: only if nothing is before it.
 bool goes_on_here(const TaskNode& task, const Lane& lane) {
   return task.type == NodeType::task && !task.exact_lane && task.priority == 0 &&
-         task.host == nullptr && task.target.index == lane.kind->id.value &&
-         lane.kind->queue.empty() && !lane.attention.load(std::memory_order_relaxed);
+         task.host == nullptr && task.place == lane.kind->id.value && lane.kind->queue.empty() &&
+         !lane.attention.load(std::memory_order_relaxed);
 }
 
 bool must_skip(const TaskNode& task) {
@@ -89,8 +89,10 @@ bool must_skip(const TaskNode& task) {
 }  // namespace
 
 TaskNode* EngineState::execute(TaskNode& task, Lane& lane) {
-  if (must_skip(task)) [[unlikely]] return finish(task, skip_of(task), &lane);
-  if (task.log != nullptr) [[unlikely]] log_start(task, lane);
+  if (must_skip(task)) [[unlikely]]
+    return finish(task, skip_of(task), &lane);
+  if (task.log != nullptr) [[unlikely]]
+    log_start(task, lane);
   TaskContext context(task.part.arguments,
                       {.task = TaskId{task.id}, .name = task.name, .lane = lane.id},
                       run_is_cancelled, task.run);
@@ -124,7 +126,8 @@ void EngineState::execute_part(Placed part, Lane& lane) {
   if (!group && must_skip(task)) {
     failure = skip_of(task);
   } else {
-    if (task.log != nullptr) [[unlikely]] log_start(task, lane);
+    if (task.log != nullptr) [[unlikely]]
+      log_start(task, lane);
     TaskContext context(work.arguments,
                         {.task = TaskId{task.id},
                          .name = task.name,
@@ -151,13 +154,13 @@ void EngineState::part_done(TaskNode& task, const std::shared_ptr<const Failure>
   }
   if (failure != nullptr) {
     const std::lock_guard lock(task.run->mutex);
-    if (!task.group_failed.load(std::memory_order_relaxed)) task.group_failure = failure;
-    task.group_failed.store(true, std::memory_order_relaxed);
+    if (!task.group->failed.load(std::memory_order_relaxed)) task.group->failure = failure;
+    task.group->failed.store(true, std::memory_order_relaxed);
   }
   // Acquire and release: what every member did happens before the group's end.
-  if (task.members_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const std::shared_ptr<const Failure> first = std::move(task.group_failure);
-  task.group_failure = nullptr;
+  if (task.group->members_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::shared_ptr<const Failure> first = std::move(task.group->failure);
+  task.group->failure = nullptr;
   (void)finish(task, first, nullptr);
 }
 
@@ -171,16 +174,17 @@ void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void
     scheduler.part_ended(*ended.lane);
     return;
   }
-  if (task.log != nullptr) [[unlikely]] log_start(task, lane);
-  auto* context = ::new (context_memory)
-      TaskContext(work.arguments,
-                  {.task = TaskId{task.id},
-                   .name = task.name,
-                   .lane = lane.id,
-                   .member = part.member,
-                   .members = static_cast<std::uint32_t>(task.part_count())},
-                  group ? group_is_cancelled : run_is_cancelled,
-                  group ? static_cast<const void*>(&task) : task.run);
+  if (task.log != nullptr) [[unlikely]]
+    log_start(task, lane);
+  auto* context =
+      ::new (context_memory) TaskContext(work.arguments,
+                                         {.task = TaskId{task.id},
+                                          .name = task.name,
+                                          .lane = lane.id,
+                                          .member = part.member,
+                                          .members = static_cast<std::uint32_t>(task.part_count())},
+                                         group ? group_is_cancelled : run_is_cancelled,
+                                         group ? static_cast<const void*>(&task) : task.run);
   lane.external->dispatch(id, *context, *work.body);
 }
 
@@ -206,7 +210,8 @@ void EngineState::make_ready(Node& node) {
 /// True for a ready task that ends without running: it is skipped, or has no body. Then it has left
 /// the lanes' orders.
 bool EngineState::settles_at_once(TaskNode& task) {
-  if (task.log != nullptr) [[unlikely]] log_ready(task);
+  if (task.log != nullptr) [[unlikely]]
+    log_ready(task);
   if (task.host != nullptr) return false;
   if (must_skip(task)) [[unlikely]] {
     if (task.exact_lane || task.type == NodeType::group) scheduler.withdraw(task);
@@ -276,12 +281,14 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
     const bool is_task = node.type != NodeType::join;
     auto& task = static_cast<TaskNode&>(node);  // Looked at only if is_task.
     if (is_task) {
-      if (&node != &first && must_skip(task)) [[unlikely]] failure = skip_of(task);
+      if (&node != &first && must_skip(task)) [[unlikely]]
+        failure = skip_of(task);
       task.part.own_body.reset();
-      if (failure != nullptr) [[unlikely]] settle(task, failure);
+      if (failure != nullptr) [[unlikely]]
+        settle(task, failure);
       if (task.log != nullptr) [[unlikely]] {
         task.log->ended.store(os::cycle_count(), std::memory_order_relaxed);
-        task.log->state.store(failure == nullptr ? TaskState::done
+        task.log->state.store(failure == nullptr                ? TaskState::done
                               : node.outcome == Outcome::failed ? TaskState::failed
                                                                 : TaskState::skipped,
                               std::memory_order_relaxed);
@@ -308,7 +315,8 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
         // Relaxed: read by whoever brings `pending` to zero, which the release below orders.
         to->poison.compare_exchange_strong(none, poison, std::memory_order_relaxed);
       }
-      if (base::planted("slot_reuse_edge_lost") && (edge->from >> TaskWindow::kSlotBits) % 61 == 60) {
+      if (base::planted("slot_reuse_edge_lost") &&
+          (edge->from >> TaskWindow::kSlotBits) % 61 == 60) {
         // The predecessor's slot was used before: this fault releases one dependency too many.
         if (to->pending.load() > 1 && to->pending.load() < Node::kGuard / 2) (void)to->release();
       }
@@ -354,7 +362,10 @@ void EngineState::retire(Node& node) {
       }
     }
   }
-  for (std::size_t i = 0; i < task.group_size; ++i) task.group[i]->own_body.reset();
+  if (task.type == NodeType::group) [[unlikely]] {
+    for (std::size_t i = 0; i < task.group->size; ++i)
+      task.group->parts[i]->own_body.reset();
+  }
   window.give_back(&task);
   room_changed();
   run.node_ended();  // The run may be gone from here on.

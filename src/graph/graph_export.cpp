@@ -25,17 +25,22 @@ std::string dot_quoted(std::string_view text) {
 
 std::string_view dot_color(TaskState state) {
   switch (state) {
-    case TaskState::failed: return "red";
-    case TaskState::skipped: return "orange";
-    case TaskState::done: return "black";
-    default: return "gray";
+    case TaskState::failed:
+      return "red";
+    case TaskState::skipped:
+      return "orange";
+    case TaskState::done:
+      return "black";
+    default:
+      return "gray";
   }
 }
 
 std::string_view dot_style(const GraphEdge& edge) {
   if (edge.assumed) return "dotted";
-  return edge.hazard == Hazard::read_after_write || edge.hazard == Hazard::explicit_after ? "solid"
-                                                                                          : "dashed";
+  return edge.hazard == Hazard::read_after_write || edge.hazard == Hazard::explicit_after
+             ? "solid"
+             : "dashed";
 }
 
 }  // namespace

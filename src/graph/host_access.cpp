@@ -37,8 +37,8 @@ void EngineState::host_access(OrchestrationState& orchestration, std::string_vie
     // A read leaves everything as it is; nothing is marked invalid for it.
     (void)finish(node, nullptr, nullptr);
     if (orchestration.run->cancelled()) throw_if_ended(*orchestration.run);
-    const std::string message = orchestration.run->name + ": Orchestration::" + std::string(what) +
-                                " " + failure.message;
+    const std::string message =
+        orchestration.run->name + ": Orchestration::" + std::string(what) + " " + failure.message;
     throw RunFailed(message, {cause}, {std::move(failure)});
   }
   if (orchestration.run->cancelled()) {

@@ -1,4 +1,5 @@
-// How threads serve lanes: a thread lane's own thread, and threads that wait and drive caller lanes.
+// How threads serve lanes: a thread lane's own thread, and threads that wait and drive caller
+// lanes.
 
 #include <algorithm>
 #include <mutex>
@@ -12,8 +13,8 @@ namespace strata::graph {
 
 namespace {
 
-/// How long a lane looks for work before it sleeps, in cycle counts: a few microseconds. A sleep and
-/// a wake cost more than that.
+/// How long a lane looks for work before it sleeps, in cycle counts: a few microseconds. A sleep
+/// and a wake cost more than that.
 constexpr std::uint64_t kSpinCycles = 12'000;
 
 /// Most lanes of one kind that spin at once.
@@ -66,9 +67,13 @@ void Scheduler::lane_main(Lane& lane) {
   for (;;) {
     if (lane.attention.load(std::memory_order_acquire)) {
       switch (serve_attention(lane)) {
-        case Served::ran: continue;
-        case Served::stop: return;
-        case Served::nothing: parker.park(); continue;  // Reserved or held: update_attention unparks.
+        case Served::ran:
+          continue;
+        case Served::stop:
+          return;
+        case Served::nothing:
+          parker.park();
+          continue;  // Reserved or held: update_attention unparks.
       }
     }
     if (TaskNode* task = take_from_queue(lane)) {
@@ -95,7 +100,8 @@ TaskNode* Scheduler::take_from_queue(Lane& lane) {
 }
 
 void Scheduler::run_queue(Lane& lane, TaskNode* task) {
-  while (task != nullptr) task = engine_.execute(*task, lane);
+  while (task != nullptr)
+    task = engine_.execute(*task, lane);
 }
 
 /// Does what the mutex's side wants of the lane.
@@ -217,7 +223,8 @@ bool CallerDriver::step() {
 }
 
 void CallerDriver::sleep_until(std::chrono::steady_clock::time_point deadline) {
-  for (Lane* lane : driven_) enter_sleepers(*lane->kind, parker_);
+  for (Lane* lane : driven_)
+    enter_sleepers(*lane->kind, parker_);
   const bool work = std::any_of(driven_.begin(), driven_.end(), [](const Lane* lane) {
     return !lane->attention.load(std::memory_order_seq_cst) && !lane->kind->queue.empty();
   });
@@ -228,7 +235,8 @@ void CallerDriver::sleep_until(std::chrono::steady_clock::time_point deadline) {
       (void)parker_.park_until(deadline);
     }
   }
-  for (Lane* lane : driven_) leave_sleepers(*lane->kind, parker_);
+  for (Lane* lane : driven_)
+    leave_sleepers(*lane->kind, parker_);
 }
 
 }  // namespace strata::graph

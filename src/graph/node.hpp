@@ -49,73 +49,66 @@ struct Failure {
 struct Edge {
   Edge* next = nullptr;  ///< In the predecessor's successor list.
   Node* to = nullptr;
-  std::uint64_t from = 0;  ///< TaskId of the predecessor ...
-  Node* from_node = nullptr;  ///< ... and the slot it was in.
+  std::uint64_t from = 0;  ///< TaskId of the predecessor.
   std::int32_t argument = -1;
   Hazard hazard = Hazard::read_after_write;
   bool carries_failure = false;
   bool assumed = false;
   bool waited = false;  ///< The predecessor had not ended when the edge was made.
 };
-
-/// A growing array of edges: the first few inline, more in chunks that never move.
-class EdgeStore {
- public:
-  static constexpr std::uint32_t kInline = 6;
-  static constexpr std::uint32_t kChunk = 32;
-
-  Edge& add() {
-    if (count_ < kInline) return inline_[count_++];
-    const std::uint32_t i = count_ - kInline;
-    if (i / kChunk == chunks_.size()) chunks_.push_back(std::make_unique<Chunk>());
-    ++count_;
-    return (*chunks_[i / kChunk])[i % kChunk];
-  }
-  [[nodiscard]] std::uint32_t size() const noexcept { return count_; }
-  Edge& operator[](std::uint32_t i) noexcept {
-    return i < kInline ? inline_[i] : (*chunks_[(i - kInline) / kChunk])[(i - kInline) % kChunk];
-  }
-  void remove_last() noexcept { --count_; }
-  /// Forgets the edges and keeps the first chunk's memory for the next user of the slot.
-  void clear() noexcept {
-    count_ = 0;
-    if (chunks_.size() > 1) chunks_.resize(1);
-  }
-
- private:
-  using Chunk = std::array<Edge, kChunk>;
-  std::uint32_t count_ = 0;
-  std::vector<std::unique_ptr<Chunk>> chunks_;
-  std::array<Edge, kInline> inline_;
-};
+static_assert(sizeof(Edge) == 32, "two edges a cache line");
 
 enum class NodeType : std::uint8_t { task, group, host, join };
 enum class Outcome : std::uint8_t { ok, failed, skipped };
 
+/// Fields are ordered by cache line: the first is what submitters and finishers of other tasks
+/// meet; then the edges; then what runs.
 struct alignas(64) Node {
   /// Added to `pending` while the node is being set up, so that it can't get ready meanwhile.
   static constexpr std::int32_t kGuard = 1 << 30;
+  static constexpr std::uint32_t kInlineEdges = 7;
+  static constexpr std::uint32_t kEdgeChunk = 32;
 
   /// Successor list, newest first; closed_list() once finished.
   std::atomic<Edge*> successors{nullptr};
   std::atomic<std::int32_t> pending{0};
   NodeType type = NodeType::task;
   Outcome outcome = Outcome::ok;  ///< Written by the finisher before closing.
-  bool exact_lane = false;        ///< Target is one lane.
+  bool exact_lane = false;        ///< Names one lane.
   bool counted_storage = false;   ///< Some argument holds a reference on its buffer's storage.
   std::uint64_t id = 0;           ///< TaskId; 0 while the slot is free.
   /// First failure that reached this node; set by finishers of predecessors before they drop
   /// `pending`, read by whoever makes the node ready.
   std::atomic<const Failure*> poison{nullptr};
   RunState* run = nullptr;
-  Node* link = nullptr;         ///< Free list, or a finisher's work list.
-  /// Duplicate filter of the dependency tracker (graph lock): index of this node in the list of
-  /// predecessors being collected for the task `mark_id`.
-  std::uint64_t mark_id = 0;
-  std::uint32_t mark_index = 0;
+  Node* link = nullptr;                         ///< Free list, or a finisher's work list.
   std::atomic<const Edge*> last_edge{nullptr};  ///< Edge whose release made the node ready.
+  /// Duplicate filter of the dependency tracker (graph lock): where this node may stand in the list
+  /// of predecessors being collected. A stale value does no harm, since that place says who it is.
+  std::uint32_t mark_index = 0;
+  std::uint32_t edge_count = 0;
 
-  EdgeStore edges;
+  std::array<Edge, kInlineEdges> inline_edges;
+  /// More edges, in chunks that never move. The first is kept for the next user of the slot.
+  using EdgeChunk = std::array<Edge, kEdgeChunk>;
+  std::unique_ptr<std::vector<std::unique_ptr<EdgeChunk>>> more_edges;
+
+  Edge& add_edge() {
+    if (edge_count < kInlineEdges) [[likely]]
+      return inline_edges[edge_count++];
+    const std::uint32_t i = edge_count - kInlineEdges;
+    if (more_edges == nullptr) {
+      more_edges = std::make_unique<std::vector<std::unique_ptr<EdgeChunk>>>();
+    }
+    if (i / kEdgeChunk == more_edges->size()) more_edges->push_back(std::make_unique<EdgeChunk>());
+    ++edge_count;
+    return (*(*more_edges)[i / kEdgeChunk])[i % kEdgeChunk];
+  }
+  Edge& edge(std::uint32_t i) noexcept {
+    if (i < kInlineEdges) return inline_edges[i];
+    const std::uint32_t k = i - kInlineEdges;
+    return (*(*more_edges)[k / kEdgeChunk])[k % kEdgeChunk];
+  }
 
   [[nodiscard]] static Edge* closed_list() noexcept {
     return reinterpret_cast<Edge*>(std::uintptr_t{1});
@@ -143,7 +136,8 @@ struct alignas(64) Node {
     counted_storage = false;
     poison.store(nullptr, std::memory_order_relaxed);
     last_edge.store(nullptr, std::memory_order_relaxed);
-    edges.clear();
+    if (edge_count > kInlineEdges + kEdgeChunk) more_edges->resize(1);
+    edge_count = 0;
     pending.store(kGuard, std::memory_order_relaxed);
     successors.store(nullptr, std::memory_order_relaxed);
   }
@@ -152,7 +146,8 @@ struct alignas(64) Node {
   [[nodiscard]] bool drop_guard(std::int32_t waiting) noexcept {
     if (waiting == 0) return true;  // Nobody else has a way to reach it.
     const std::int32_t drop = kGuard - waiting;
-    // Acquire: the bodies of predecessors that ended meanwhile; release: for the one that ends last.
+    // Acquire: the bodies of predecessors that ended meanwhile; release: for the one that ends
+    // last.
     return pending.fetch_sub(drop, std::memory_order_acq_rel) == drop;
   }
   /// One predecessor has ended. True if it was the last: then the caller owns the node.
@@ -169,43 +164,51 @@ struct NodeRef {
   [[nodiscard]] bool finished() const noexcept { return node->id != id || node->finished(); }
 };
 
-/// One body of a task: a plain task has one, a group one for each lane.
+static_assert(sizeof(Node) == 5 * 64);
+
+/// One body of a task with its arguments.
 struct TaskPart {
   Body own_body;
   Body* body = nullptr;  ///< own_body, or the body of the recording that is being replayed.
   detail::ArgumentBlock arguments;
+};
+
+struct GroupPart : TaskPart {
   LaneId lane{};
+};
+
+/// What only groups need; kept by the slot for its next group.
+struct GroupState {
+  std::vector<std::unique_ptr<GroupPart>> parts;
+  std::size_t size = 0;
+  std::atomic<std::uint32_t> members_left{0};  ///< Members that have not ended.
+  std::atomic<bool> failed{false};             ///< Some member threw: the token of the others.
+  std::shared_ptr<const Failure> failure;      ///< The first of them. Run mutex.
 };
 
 /// A task in its slot of the window.
 struct TaskNode : Node {
   static constexpr std::size_t kInlineArgumentBytes = 640;
 
-  std::uint32_t slot = 0;  ///< Fixed for the life of the slot.
-  Target target{};
-  std::int32_t priority = 0;
-  bool unordered = false;
-  bool order_ready = false;  ///< May start as soon as its lanes are free. Scheduler's mutex.
+  TaskPart part;
   std::string_view name;
   LoggedNode* log = nullptr;  ///< Entry in the run's kept graph, or null.
   HostWait* host = nullptr;   ///< Host accesses: who waits for its turn.
+  std::uint32_t slot = 0;     ///< Fixed for the life of the slot.
+  std::int32_t priority = 0;
+  std::uint32_t place = 0;  ///< Index of the kind, or of the lane if exact_lane.
+  bool unordered = false;
+  bool order_ready = false;  ///< May start as soon as its lanes are free. Scheduler's mutex.
 
-  TaskPart part;
-  /// Groups: one part a member. Kept by the slot for its next user.
-  std::vector<std::unique_ptr<TaskPart>> group;
-  std::size_t group_size = 0;
-  std::atomic<std::uint32_t> members_left{0};  ///< Members that have not ended.
-  std::atomic<bool> group_failed{false};       ///< Some member threw: the token of the others.
-  std::shared_ptr<const Failure> group_failure;  ///< The first of them. Run mutex.
-
+  alignas(64) std::array<std::byte, kInlineArgumentBytes> inline_arguments;
   std::vector<std::byte> large_arguments;  ///< In place of inline_arguments when those are too few.
-  alignas(16) std::array<std::byte, kInlineArgumentBytes> inline_arguments;
+  std::unique_ptr<GroupState> group;
 
   [[nodiscard]] std::size_t part_count() const noexcept {
-    return type == NodeType::group ? group_size : 1;
+    return type == NodeType::group ? group->size : 1;
   }
   [[nodiscard]] TaskPart& part_at(std::size_t i) noexcept {
-    return type == NodeType::group ? *group[i] : part;
+    return type == NodeType::group ? *group->parts[i] : part;
   }
 };
 

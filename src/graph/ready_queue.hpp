@@ -8,7 +8,8 @@
 // Thread safety: any thread may push and pop.
 //
 // Invariants
-//   (1) A cell at position p is free for the push with ticket t == p (mod size) when its sequence is
+//   (1) A cell at position p is free for the push with ticket t == p (mod size) when its sequence
+//   is
 //       t, and holds the value for the pop with ticket t when it is t + 1.
 //   (2) Ring order is the order of pushes: pop takes tickets one after the other.
 #pragma once
@@ -30,8 +31,10 @@ namespace strata::graph {
 class ReadyQueue {
  public:
   explicit ReadyQueue(std::size_t window)
-      : mask_(std::bit_ceil(window < 2 ? 2 : window) - 1), cells_(std::make_unique<Cell[]>(mask_ + 1)) {
-    for (std::size_t i = 0; i <= mask_; ++i) cells_[i].sequence.store(i, std::memory_order_relaxed);
+      : mask_(std::bit_ceil(window < 2 ? 2 : window) - 1),
+        cells_(std::make_unique<Cell[]>(mask_ + 1)) {
+    for (std::size_t i = 0; i <= mask_; ++i)
+      cells_[i].sequence.store(i, std::memory_order_relaxed);
   }
 
   void push(TaskNode* task) {

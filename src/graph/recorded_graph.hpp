@@ -2,9 +2,9 @@
 //
 // A recording is compiled into chunks of consecutive tasks. Within a chunk all edges are known. At
 // its boundary each distinct region has one record: which tasks may still see what was there before
-// the chunk, and what the tracker must know after it. So replaying a chunk asks the tracker once for
-// each region, not once for each argument, and it is one step for everybody else: the graph lock is
-// held from its first task to its last.
+// the chunk, and what the tracker must know after it. So replaying a chunk asks the tracker once
+// for each region, not once for each argument, and it is one step for everybody else: the graph
+// lock is held from its first task to its last.
 //
 // Thread safety: constant after compile(), save the cache of bindings, which the graph lock guards.
 #pragma once
@@ -57,7 +57,7 @@ struct RecordedTask {
   std::vector<RecordedPart> parts;
   std::vector<std::uint32_t> after;  ///< Recorded tasks, by index.
   std::vector<TaskId> after_outside;
-  std::uint32_t scopes_before = 0;   ///< Index of the first scope event behind this task's.
+  std::uint32_t scopes_before = 0;  ///< Index of the first scope event behind this task's.
 };
 
 /// Scope changes between tasks.
@@ -79,17 +79,18 @@ struct ChunkEdge {
 /// One region at the boundary of a chunk.
 struct BoundaryRegion {
   RecordedPlace place;
-  Region region;         ///< In the coordinates of the stand-in (or fixed) buffer.
+  Region region;  ///< In the coordinates of the stand-in (or fixed) buffer.
   BufferId fixed;
-  std::uint32_t slot = 0;  ///< Index in Binding::entries: the same region has the same in all chunks.
+  std::uint32_t slot =
+      0;  ///< Index in Binding::entries: the same region has the same in all chunks.
   struct Access {
     std::uint32_t task;
     std::int32_t argument;
   };
-  std::vector<Access> reads;     ///< May see writers from outside.
-  std::vector<Access> writes;    ///< Must wait for accesses from outside (the first write, mostly).
-  bool mixed = false;            ///< Some read sees writes from outside and inside.
-  std::int64_t last_writer = -1; ///< Replacing writer at the end of the chunk, or -1.
+  std::vector<Access> reads;   ///< May see writers from outside.
+  std::vector<Access> writes;  ///< Must wait for accesses from outside (the first write, mostly).
+  bool mixed = false;          ///< Some read sees writes from outside and inside.
+  std::int64_t last_writer = -1;            ///< Replacing writer at the end of the chunk, or -1.
   std::vector<std::uint32_t> last_readers;  ///< Readers since, in order.
 };
 
@@ -111,10 +112,10 @@ struct Chunk {
 struct Binding {
   std::vector<Tensor> tensors;
   std::vector<std::uint64_t> scalars;
-  std::vector<detail::TensorRecord> records;   ///< Of all tasks, one behind the other.
+  std::vector<detail::TensorRecord> records;  ///< Of all tasks, one behind the other.
   std::vector<std::int64_t> dims;
   std::vector<std::uint64_t> task_scalars;
-  std::vector<detail::ArgumentBlock> blocks;   ///< One a task.
+  std::vector<detail::ArgumentBlock> blocks;  ///< One a task.
   /// Tracker entries of the boundary regions, to be found again without a look-up.
   struct CachedEntry {
     RegionEntry* entry = nullptr;
@@ -130,17 +131,17 @@ class RecordedGraph {
   /// Infers once, after all tasks are recorded.
   void compile() {}
 
-  std::vector<Tensor> parameters;             ///< As given to the orchestration (stand-ins).
+  std::vector<Tensor> parameters;  ///< As given to the orchestration (stand-ins).
   std::vector<std::uint32_t> parameter_class;
   std::uint32_t class_count = 0;
   std::size_t scalar_count = 0;
   std::uint32_t temporary_count = 0;
   std::vector<RecordedTask> tasks;
   std::vector<ScopeEvent> scope_events;
-  std::vector<Tensor> fixed;                  ///< Tensors that are no parameters.
+  std::vector<Tensor> fixed;  ///< Tensors that are no parameters.
 
   std::vector<Chunk> chunks;
-  bool simple = true;      ///< Only what chunks can express; otherwise each task is submitted.
+  bool simple = true;  ///< Only what chunks can express; otherwise each task is submitted.
   std::uint32_t region_count = 0;
   std::uint64_t edge_count = 0;
 

@@ -35,8 +35,8 @@ void place_parameters(RecordedGraph& graph, const RecordingSpec& spec) {
         own = theirs;
       } else {
         // It joins two classes: they become one.
-        std::replace(graph.parameter_class.begin(), graph.parameter_class.begin() +
-                     static_cast<std::ptrdiff_t>(i), theirs, own);
+        std::replace(graph.parameter_class.begin(),
+                     graph.parameter_class.begin() + static_cast<std::ptrdiff_t>(i), theirs, own);
       }
     }
     graph.parameter_class[i] = own;

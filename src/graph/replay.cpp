@@ -49,8 +49,8 @@ void Replay::check_bindings() {
   };
   if (tensors_.size() != recording_.parameters.size() ||
       scalars_.size() != recording_.scalar_count) {
-    refuse("the recording takes " + std::to_string(recording_.parameters.size()) +
-           " tensors and " + std::to_string(recording_.scalar_count) + " scalars, but " +
+    refuse("the recording takes " + std::to_string(recording_.parameters.size()) + " tensors and " +
+           std::to_string(recording_.scalar_count) + " scalars, but " +
            std::to_string(tensors_.size()) + " and " + std::to_string(scalars_.size()) +
            " are given");
   }
@@ -59,8 +59,8 @@ void Replay::check_bindings() {
     const Tensor& wanted = recording_.parameters[i];
     if (given.dtype() != wanted.dtype() || !std::ranges::equal(given.shape(), wanted.shape()) ||
         !std::ranges::equal(given.strides(), wanted.strides())) {
-      refuse("tensor " + std::to_string(i) + " is " + given.to_string() +
-             ", but was recorded as " + wanted.to_string() +
+      refuse("tensor " + std::to_string(i) + " is " + given.to_string() + ", but was recorded as " +
+             wanted.to_string() +
              "; dtype, shape and strides must be the same (record it anew for others)");
     }
     if (!given.has_storage()) refuse("tensor " + std::to_string(i) + " has no storage");
@@ -70,14 +70,16 @@ void Replay::check_bindings() {
 Tensor Replay::bound(const RecordedArgument& argument) const {
   const Tensor& recorded = argument.tensor;
   switch (argument.place.in) {
-    case RecordedPlace::In::fixed: return recorded;
+    case RecordedPlace::In::fixed:
+      return recorded;
     case RecordedPlace::In::temporary: {
       const Tensor& whole = temporaries_[argument.place.index];
       return Tensor(whole.buffer(), recorded.byte_offset(), recorded.dtype(), recorded.shape(),
                     recorded.strides())
           .tracked(recorded.tracking());
     }
-    case RecordedPlace::In::parameter: break;
+    case RecordedPlace::In::parameter:
+      break;
   }
   // Of the parameters of its class, the one that the view lies in.
   const Reach reach = reach_of(recorded);
@@ -85,8 +87,7 @@ Tensor Replay::bound(const RecordedArgument& argument) const {
     if (recording_.parameter_class[p] != argument.place.index) continue;
     const Reach whole = reach_of(recording_.parameters[p]);
     if (reach.begin < whole.begin || whole.end < reach.end) continue;
-    const std::int64_t shift =
-        tensors_[p].byte_offset() - recording_.parameters[p].byte_offset();
+    const std::int64_t shift = tensors_[p].byte_offset() - recording_.parameters[p].byte_offset();
     return Tensor(tensors_[p].buffer(), recorded.byte_offset() + shift, recorded.dtype(),
                   recorded.shape(), recorded.strides())
         .tracked(std::max(recorded.tracking(), tensors_[p].tracking()));
@@ -120,7 +121,8 @@ void Replay::submit_each() {
       std::vector<std::vector<Scalar>> values(task.parts.size());
       std::vector<PartSpec> parts;
       std::size_t count = 0;
-      for (const RecordedPart& part : task.parts) count += part.tensors.size();
+      for (const RecordedPart& part : task.parts)
+        count += part.tensors.size();
       views.reserve(count);
       for (std::size_t p = 0; p < task.parts.size(); ++p) {
         const RecordedPart& part = task.parts[p];
@@ -138,9 +140,8 @@ void Replay::submit_each() {
           args[p].push_back(arg);
         }
         for (const Scalar& scalar : part.scalars) {
-          values[p].push_back(scalar.parameter < 0
-                                  ? scalar
-                                  : scalars_[static_cast<std::size_t>(scalar.parameter)]);
+          values[p].push_back(
+              scalar.parameter < 0 ? scalar : scalars_[static_cast<std::size_t>(scalar.parameter)]);
         }
         parts.push_back({.body = part.body.get(),
                          .tensors = args[p],
@@ -149,7 +150,8 @@ void Replay::submit_each() {
                          .shared = true});
       }
       std::vector<TaskId> after = task.after_outside;
-      for (const std::uint32_t index : task.after) after.push_back(ids[index]);
+      for (const std::uint32_t index : task.after)
+        after.push_back(ids[index]);
       engine_.submit(orchestration_,
                      {.type = task.type,
                       .parts = parts,
@@ -203,8 +205,9 @@ void Orchestration::replay(const Recording& recording, std::span<const Tensor> t
   state_->engine.replay(*state_, recording.graph_, tensors, scalars);
 }
 
-Recording Engine::record(const RecordingSpec& spec,
-                         const std::function<void(Orchestration&, const Parameters&)>& orchestration) {
+Recording Engine::record(
+    const RecordingSpec& spec,
+    const std::function<void(Orchestration&, const Parameters&)>& orchestration) {
   const std::size_t chunk = std::clamp<std::size_t>(state_->window.capacity() / 4, 1, 256);
   auto recorded = std::make_shared<graph::RecordedGraph>(chunk);
   graph::RecorderState recorder(*recorded, spec, state_->kind_count, state_->lane_count);

@@ -31,7 +31,8 @@ void RunState::end() noexcept {
   const std::lock_guard lock(mutex);
   done_.store(true, std::memory_order_release);
   // Inside the lock: a waiter takes itself off the list before its thread can go away.
-  for (os::Parker* parker : waiters_) parker->unpark();
+  for (os::Parker* parker : waiters_)
+    parker->unpark();
 }
 
 void RunState::add_waiter(os::Parker& parker) {
@@ -119,8 +120,8 @@ Graph RunState::graph() const {
   const double per_ns = os::cycles_per_ns();
   const auto time = [&](std::uint64_t cycles) {
     if (cycles == 0) return std::chrono::nanoseconds{0};
-    return std::chrono::nanoseconds{static_cast<std::int64_t>(
-        static_cast<double>(cycles - opened_cycles) / per_ns)};
+    return std::chrono::nanoseconds{
+        static_cast<std::int64_t>(static_cast<double>(cycles - opened_cycles) / per_ns)};
   };
   Graph graph;
   graph.run = name;
@@ -146,15 +147,16 @@ Graph RunState::graph() const {
 std::vector<GraphEdge> RunState::why(TaskId task) const {
   const std::lock_guard lock(mutex);
   if (options.keep_graph) {
-    const auto node = std::lower_bound(
-        log_.begin(), log_.end(), task,
-        [](const LoggedNode& logged, TaskId id) { return logged.task < id; });
+    const auto node =
+        std::lower_bound(log_.begin(), log_.end(), task,
+                         [](const LoggedNode& logged, TaskId id) { return logged.task < id; });
     if (node == log_.end() || node->task != task) {
       throw InvalidArgument("Run::why: " + name + " has no task " + std::to_string(task.value));
     }
     std::vector<GraphEdge> found = node->edges;
     const std::uint64_t last = node->last_from.load(std::memory_order_relaxed);
-    for (GraphEdge& edge : found) edge.last = edge.from.value == last;
+    for (GraphEdge& edge : found)
+      edge.last = edge.from.value == last;
     return found;
   }
   if (engine == nullptr) {
@@ -189,7 +191,9 @@ void Run::result() const {
   state_->throw_result();
 }
 
-void Run::cancel() const { graph::EngineState::cancel(checked(state_), graph::RunState::Ending::cancelled); }
+void Run::cancel() const {
+  graph::EngineState::cancel(checked(state_), graph::RunState::Ending::cancelled);
+}
 
 std::string Run::name() const { return checked(state_).name; }
 RunStats Run::stats() const { return checked(state_).stats(); }

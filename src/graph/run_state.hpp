@@ -109,7 +109,8 @@ class RunState : public std::enable_shared_from_this<RunState> {
   void end() noexcept;
 
   std::atomic<bool> ended_once_{false};
-  std::atomic<bool> done_{false};  ///< Release: all of the run's results are visible to who sees it.
+  std::atomic<bool> done_{
+      false};  ///< Release: all of the run's results are visible to who sees it.
   // Guarded by mutex.
   std::vector<os::Parker*> waiters_;
   std::vector<std::shared_ptr<const Failure>> failures_;

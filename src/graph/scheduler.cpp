@@ -32,8 +32,10 @@ Scheduler::Scheduler(EngineState& engine, const std::vector<KindOptions>& kinds,
       kind.lanes.push_back(&lane);
       return lane;
     };
-    for (unsigned i = 0; i < options.threads; ++i) add_lane(Lane::Type::thread);
-    for (unsigned i = 0; i < options.callers; ++i) add_lane(Lane::Type::caller);
+    for (unsigned i = 0; i < options.threads; ++i)
+      add_lane(Lane::Type::thread);
+    for (unsigned i = 0; i < options.callers; ++i)
+      add_lane(Lane::Type::caller);
     has_callers_ = has_callers_ || options.callers != 0;
     for (const auto& external : options.external) {
       add_lane(Lane::Type::external).external = external;
@@ -52,9 +54,11 @@ void Scheduler::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    for (auto& lane : lanes_) update_attention(*lane);
+    for (auto& lane : lanes_)
+      update_attention(*lane);
   }
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_)
+    thread.join();
   threads_.clear();
 }
 
@@ -63,12 +67,12 @@ void Scheduler::stop() {
 void Scheduler::enlist(TaskNode& task) {
   if (task.type == NodeType::group) {
     const std::lock_guard lock(mutex_);
-    for (std::uint32_t i = 0; i < task.group_size; ++i) {
-      lanes_[task.group[i]->lane.value]->order.push_back({&task, i});
+    for (std::uint32_t i = 0; i < task.group->size; ++i) {
+      lanes_[task.group->parts[i]->lane.value]->order.push_back({&task, i});
     }
   } else if (task.exact_lane && !task.unordered && !base::planted("lane_order_ignored")) {
     const std::lock_guard lock(mutex_);
-    lanes_[task.target.index]->order.push_back({&task, 0});
+    lanes_[task.place]->order.push_back({&task, 0});
   }
 }
 
@@ -85,7 +89,7 @@ void Scheduler::make_ready(TaskNode& task) {
   if (task.exact_lane) {
     {
       const std::lock_guard lock(mutex_);
-      Lane& lane = *lanes_[task.target.index];
+      Lane& lane = *lanes_[task.place];
       task.order_ready = true;
       if (task.unordered || base::planted("lane_order_ignored")) lane.loose.push_back({&task, 0});
       advance(lane);
@@ -93,7 +97,7 @@ void Scheduler::make_ready(TaskNode& task) {
     drain_outboxes();
     return;
   }
-  Kind& kind = *kinds_[task.target.index];
+  Kind& kind = *kinds_[task.place];
   kind.queue.push(&task);
   if (kind.external) [[unlikely]] {
     {
@@ -113,11 +117,13 @@ void Scheduler::withdraw(TaskNode& task) {
       std::erase_if(lane.order, [&](const Placed& p) { return p.task == &task; });
     };
     if (task.type == NodeType::group) {
-      for (std::size_t i = 0; i < task.group_size; ++i) leave(*lanes_[task.group[i]->lane.value]);
-      for (std::size_t i = 0; i < task.group_size; ++i) advance(*lanes_[task.group[i]->lane.value]);
+      for (std::size_t i = 0; i < task.group->size; ++i)
+        leave(*lanes_[task.group->parts[i]->lane.value]);
+      for (std::size_t i = 0; i < task.group->size; ++i)
+        advance(*lanes_[task.group->parts[i]->lane.value]);
     } else if (task.exact_lane) {
-      leave(*lanes_[task.target.index]);
-      advance(*lanes_[task.target.index]);
+      leave(*lanes_[task.place]);
+      advance(*lanes_[task.place]);
     }
   }
   drain_outboxes();
@@ -177,8 +183,8 @@ void Scheduler::advance(Lane& lane) {
 /// Reserves the group's lanes once it is first on all of them, and starts it once they are idle.
 bool Scheduler::try_start_group(TaskNode& group) {
   if (base::planted("group_not_atomic")) {
-    for (std::size_t i = 0; i < group.group_size; ++i) {
-      Lane& lane = *lanes_[group.group[i]->lane.value];
+    for (std::size_t i = 0; i < group.group->size; ++i) {
+      Lane& lane = *lanes_[group.group->parts[i]->lane.value];
       if (lane.order.empty() || lane.order.front().task != &group || lane.in_flight != 0) continue;
       const Placed part = lane.order.front();
       lane.order.pop_front();
@@ -188,7 +194,8 @@ bool Scheduler::try_start_group(TaskNode& group) {
   }
   if (!group.order_ready || holds_ != 0) return false;
   const auto each_lane = [&](auto&& visit) {
-    for (std::size_t i = 0; i < group.group_size; ++i) visit(*lanes_[group.group[i]->lane.value]);
+    for (std::size_t i = 0; i < group.group->size; ++i)
+      visit(*lanes_[group.group->parts[i]->lane.value]);
   };
   bool first = true;
   each_lane([&](Lane& lane) {
@@ -301,15 +308,18 @@ Scheduler::Ended Scheduler::end_dispatch(DispatchId id) {
 void Scheduler::hold() {
   const std::lock_guard lock(mutex_);
   ++holds_;
-  for (auto& lane : lanes_) update_attention(*lane);
+  for (auto& lane : lanes_)
+    update_attention(*lane);
 }
 
 void Scheduler::release_hold() {
   {
     const std::lock_guard lock(mutex_);
     if (--holds_ != 0) return;
-    for (auto& lane : lanes_) update_attention(*lane);
-    for (auto& lane : lanes_) advance(*lane);
+    for (auto& lane : lanes_)
+      update_attention(*lane);
+    for (auto& lane : lanes_)
+      advance(*lane);
     for (auto& kind : kinds_) {
       if (kind->external) pump(*kind);
     }

@@ -64,12 +64,12 @@ struct Lane {
   std::atomic<bool> working{false};
 
   // --- Guarded by the scheduler's mutex ---
-  std::deque<Placed> order;   ///< Exact tasks and group members, in submission order.
-  std::deque<Placed> loose;   ///< Ready tasks for this lane that need not keep order.
-  std::deque<Placed> inbox;   ///< Started, not yet picked up by the lane's thread.
+  std::deque<Placed> order;     ///< Exact tasks and group members, in submission order.
+  std::deque<Placed> loose;     ///< Ready tasks for this lane that need not keep order.
+  std::deque<Placed> inbox;     ///< Started, not yet picked up by the lane's thread.
   std::uint32_t in_flight = 0;  ///< Started from order, loose (external: any) and not ended.
   bool reserved = false;
-  bool driven = false;          ///< Some thread serves it now. Always true for thread lanes.
+  bool driven = false;           ///< Some thread serves it now. Always true for thread lanes.
   os::Parker* parker = nullptr;  ///< Of the thread that serves it, if any.
 
   // External lanes.
@@ -103,8 +103,8 @@ class Scheduler {
 
   /// A new task takes its place in the orders of the lanes it names. Graph lock held.
   void enlist(TaskNode& task);
-  /// All that the task depends on has ended: it may start. For plain tasks on a kind of thread lanes
-  /// this is push and wake.
+  /// All that the task depends on has ended: it may start. For plain tasks on a kind of thread
+  /// lanes this is push and wake.
   void make_ready(TaskNode& task);
   /// The task will not run: it leaves the orders it stands in.
   void withdraw(TaskNode& task);
@@ -120,7 +120,8 @@ class Scheduler {
   /// True if the lanes are held and nothing runs on any of them.
   [[nodiscard]] bool held_still();
 
-  /// What an external completion refers to. Throws InvalidArgument for an unknown or ended dispatch.
+  /// What an external completion refers to. Throws InvalidArgument for an unknown or ended
+  /// dispatch.
   struct Ended {
     Placed part;
     Lane* lane;
@@ -165,8 +166,8 @@ class Scheduler {
   bool has_callers_ = false;
 
   os::AdaptiveMutex mutex_;
-  int holds_ = 0;        ///< Guarded by mutex_.
-  bool stopping_ = false;  ///< Guarded by mutex_.
+  int holds_ = 0;                    ///< Guarded by mutex_.
+  bool stopping_ = false;            ///< Guarded by mutex_.
   std::deque<Dispatch> dispatches_;  ///< Guarded by mutex_; elements never move.
   std::vector<std::uint32_t> free_dispatches_;
   std::vector<Lane*> to_drain_;  ///< Guarded by mutex_: lanes whose outbox somebody must drain.

@@ -46,7 +46,7 @@ bool Storage::allocate(BufferRecord& record, std::uint64_t bytes, ScopeState& sc
   const std::uint64_t account =
       run->heap_bytes.fetch_add(block->bytes, std::memory_order_relaxed) + block->bytes;
   run->heap_peak.store(std::max(run->heap_peak.load(std::memory_order_relaxed), account),
-                      std::memory_order_relaxed);
+                       std::memory_order_relaxed);
   peak_ = std::max(peak_, heap_.used());
   return true;
 }

@@ -24,7 +24,7 @@ class OrchestrationState;
 
 /// One open scope of an orchestration. Owned by the orchestration's stack of scopes.
 struct ScopeState {
-  std::string path;               ///< "root/tiles".
+  std::string path;  ///< "root/tiles".
   bool manual = false;
   OrchestrationState* owner = nullptr;
   std::vector<BufferRecord*> held;  ///< Allocated in this scope; its thread only.
@@ -81,7 +81,7 @@ class Storage {
   mutable os::AdaptiveMutex mutex_;
   Heap heap_;
   std::uint64_t peak_ = 0;
-  std::byte* base_ = nullptr;  ///< Mapped at the first allocation.
+  std::byte* base_ = nullptr;                 ///< Mapped at the first allocation.
   std::atomic<BufferRecord*> dead_{nullptr};  ///< Pushed by releasers (release), emptied whole.
 };
 

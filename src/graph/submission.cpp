@@ -66,18 +66,24 @@ std::string where(const NodeSpec& spec, std::size_t part, std::size_t argument) 
   return text + ", tensor argument " + std::to_string(argument);
 }
 
-void check_storage(const Tensor& tensor, const BufferRecord* buffer, const std::string& at) {
-  if (buffer == nullptr) {
-    throw InvalidArgument(at + ": " + tensor.to_string() +
-                          " is in a buffer that this engine does not know (never added, removed, or "
-                          "freed with the scope it was allocated in)");
-  }
+void check_storage(const Tensor& tensor, const BufferRecord* buffer, const NodeSpec& spec,
+                   std::size_t part, std::size_t argument) {
   const Reach reach = reach_of(tensor);
+  if (buffer != nullptr && !reach.overflow && reach.begin >= 0 && reach.end <= buffer->bytes) {
+    return;
+  }
+  const std::string at = where(spec, part, argument);
+  if (buffer == nullptr) {
+    throw InvalidArgument(
+        at + ": " + tensor.to_string() +
+        " is in a buffer that this engine does not know (never added, removed, or "
+        "freed with the scope it was allocated in)");
+  }
   if (reach.overflow) {
     throw InvalidArgument(at + ": the extents and strides of " + tensor.to_string() +
                           " overflow 63 bits");
   }
-  if (reach.begin != reach.end && (reach.begin < 0 || reach.end > buffer->bytes)) {
+  if (reach.begin != reach.end) {
     throw InvalidArgument(at + ": " + tensor.to_string() + " reaches bytes " +
                           std::to_string(reach.begin) + " to " + std::to_string(reach.end) +
                           " of a buffer of " + std::to_string(buffer->bytes) + " bytes");
@@ -86,8 +92,9 @@ void check_storage(const Tensor& tensor, const BufferRecord* buffer, const std::
 
 void check_unallocated(const TensorArg& arg, const std::string& at) {
   if (arg.access != Access::out || arg.allocate == nullptr) {
-    throw InvalidArgument(at + ": a tensor without storage can only be an out() argument, given as a "
-                               "variable that the storage can be assigned to");
+    throw InvalidArgument(at +
+                          ": a tensor without storage can only be an out() argument, given as a "
+                          "variable that the storage can be assigned to");
   }
   if (arg.tensor->bytes() == 0) {
     throw InvalidArgument(at + ": " + arg.tensor->to_string() +
@@ -101,8 +108,10 @@ Tracking weaker(Tracking a, Tracking b) noexcept { return std::max(a, b); }
 
 void EngineState::throw_if_ended(const RunState& run) const {
   switch (run.ending.load(std::memory_order_acquire)) {
-    case RunState::Ending::none: return;
-    case RunState::Ending::cancelled: throw Cancelled(run.name + " was cancelled");
+    case RunState::Ending::none:
+      return;
+    case RunState::Ending::cancelled:
+      throw Cancelled(run.name + " was cancelled");
     case RunState::Ending::deadline:
       throw DeadlineExceeded(run.name + " did not end by its deadline");
   }
@@ -135,29 +144,44 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   std::vector<Fresh> fresh;
 
   std::unique_lock lock(graph_mutex);
+  const bool manual = scope.manual && !base::planted("manual_scope_infers");
+  auto& tracked = scratch_;
+  std::uint64_t pin = 0;
   // Room first: each time round everything is checked again, as the world may have changed.
   for (;;) {
     throw_if_ended(run);
     reap_dead_buffers();
-    std::size_t unallocated = 0;
+    bool unallocated = false;
+    tracked.clear();
+    pin = next_task << TaskWindow::kSlotBits;
     for (std::size_t p = 0; p < spec.parts.size(); ++p) {
       const PartSpec& part = spec.parts[p];
       for (std::size_t i = 0; i < part.tensors.size(); ++i) {
         const TensorArg& arg = part.tensors[i];
-        if (arg.tensor->has_storage()) [[likely]] {
-          BufferRecord* const buffer = buffers.find(arg.tensor->buffer());
-          const Reach reach = reach_of(*arg.tensor);
-          if (buffer == nullptr || reach.overflow || reach.begin < 0 || reach.end > buffer->bytes)
-              [[unlikely]] {
-            check_storage(*arg.tensor, buffer, where(spec, p, i));
-          }
-        } else {
+        const Tensor& tensor = *arg.tensor;
+        TrackedArgument& argument = tracked.emplace_back();
+        argument.argument = static_cast<std::int32_t>(tracked.size() - 1);
+        argument.access = arg.access;
+        argument.tracking = weaker(arg.tracking, tensor.tracking());
+        if (RegionEntry* const known = tracker.find_view(tensor, pin)) [[likely]] {
+          argument.entry = known;
+          argument.buffer = known->buffer;
+          continue;
+        }
+        if (!tensor.has_storage()) [[unlikely]] {
           check_unallocated(arg, where(spec, p, i));
-          ++unallocated;
+          unallocated = true;
+          continue;
+        }
+        argument.buffer = buffers.find(tensor.buffer());
+        check_storage(tensor, argument.buffer, spec, p, i);
+        const Region region = strata::graph::region_of(tensor);
+        if (!region.empty()) {
+          argument.entry = tracker.find_region(*argument.buffer, tensor, region, pin);
         }
       }
     }
-    if (unallocated != 0) [[unlikely]] {
+    if (unallocated) [[unlikely]] {
       std::uint64_t asked = 0;
       for (const PartSpec& part : spec.parts) {
         for (const TensorArg& arg : part.tensors) {
@@ -182,11 +206,12 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
           return storage.holes_if([](const BufferRecord&) { return false; }).largest >= need;
         });
         lock.lock();
-        continue;
       }
+      continue;  // Now all have storage.
     }
     task = window.take();
-    if (task != nullptr) [[likely]] break;
+    if (task != nullptr) [[likely]]
+      break;
     ++blocked_submits;
     lock.unlock();
     wait_for_room(orchestration, CapacityError::Resource::window, 1, [this] {
@@ -199,7 +224,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   if (!failure_keeper.empty() && window.in_flight() == 1) failure_keeper.clear();
   const std::uint64_t new_id = (next_task << TaskWindow::kSlotBits) | task->slot;
   task->reset_for_submit(new_id, spec.type, &run);
-  task->target = spec.target;
+  task->place = spec.target.index;
   task->exact_lane = spec.type == NodeType::task && spec.target.by == Target::By::lane;
   task->priority = spec.priority;
   task->unordered = spec.unordered;
@@ -210,9 +235,8 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   place_arguments(*task, spec, buffers);
 
   // What it must wait for.
-  const bool manual = scope.manual && !base::planted("manual_scope_infers");
-  tracker.begin(new_id, {.read_after_write_only = run.options.read_after_write_only,
-                         .keep_finished = run.options.keep_graph});
+  tracker.begin(pin, {.read_after_write_only = run.options.read_after_write_only,
+                      .keep_finished = run.options.keep_graph});
   for (const TaskId after : spec.after) {
     TaskNode* const before = window.at(after);
     if (!failures.empty()) {
@@ -223,20 +247,9 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
     }
     tracker.add_after({before, after.value}, before != nullptr);
   }
-  auto& tracked = scratch_;
-  tracked.clear();
-  std::int32_t index = 0;
-  for (const PartSpec& part : spec.parts) {
-    for (const TensorArg& arg : part.tensors) {
-      TrackedArgument& argument = tracked.emplace_back();
-      argument.region = region_of(*arg.tensor);
-      argument.buffer = &buffers.at(arg.tensor->buffer());
-      argument.entry = nullptr;
-      argument.argument = index++;
-      argument.access = arg.access;
-      argument.tracking = weaker(arg.tracking, arg.tensor->tracking());
-      if (!manual) tracker.collect(argument);
-    }
+  if (!manual) {
+    for (const TrackedArgument& argument : tracked)
+      tracker.collect(argument);
   }
   if (tracker.any_assumed()) [[unlikely]] {
     if (run.options.strict) {
@@ -248,7 +261,8 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   ++tasks_submitted;
   id = TaskId{new_id};
 
-  if (run.options.keep_graph) [[unlikely]] log_task(*task, run);
+  if (run.options.keep_graph) [[unlikely]]
+    log_task(*task, run);
   waiting = tracker.link(*task);
   if (tracker.poisoned_by() != nullptr) [[unlikely]] {
     task->poison.store(tracker.poisoned_by().get(), std::memory_order_relaxed);
@@ -256,8 +270,9 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   }
   if (manual) {
     for (const TrackedArgument& argument : tracked) {
-      if (argument.access != Access::in && !argument.buffer->invalid.empty()) {
-        tracker.validate(*argument.buffer, argument.region);
+      if (argument.access != Access::in && argument.entry != nullptr &&
+          !argument.buffer->invalid.empty()) {
+        tracker.validate(*argument.buffer, argument.entry->region);
       }
     }
   } else {
@@ -277,7 +292,8 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
     }
   }
   if (task->exact_lane || spec.type == NodeType::group) scheduler.enlist(*task);
-  if (!tracker.made_joins().empty()) [[unlikely]] joins.swap(tracker.made_joins());
+  if (!tracker.made_joins().empty()) [[unlikely]]
+    joins.swap(tracker.made_joins());
   // Before the guard drops: the task may end at once.
   run.submitted.store(run.submitted.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (spec.host == nullptr) {
@@ -289,7 +305,8 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   for (const Fresh& f : fresh) {
     if (f.fill != nullptr) fill_tensor(f);
   }
-  if (!joins.empty()) [[unlikely]] start_joins(joins);
+  if (!joins.empty()) [[unlikely]]
+    start_joins(joins);
   if (task->drop_guard(static_cast<std::int32_t>(waiting))) make_ready(*task);
   return task;
 }
@@ -312,9 +329,10 @@ void EngineState::refuse_assumed(TaskNode& task, const NodeSpec& spec) {
   give_bodies_back(task, spec);
   task.id = 0;
   window.give_back(&task);
-  throw InvalidArgument(where(spec, 0, static_cast<std::size_t>(argument)) +
-                        ": whether it overlaps what another task uses can't be decided, and the run "
-                        "is strict (RunOptions::strict); use views of one layout, or after()");
+  throw InvalidArgument(
+      where(spec, 0, static_cast<std::size_t>(argument)) +
+      ": whether it overlaps what another task uses can't be decided, and the run "
+      "is strict (RunOptions::strict); use views of one layout, or after()");
 }
 
 void EngineState::log_task(TaskNode& task, RunState& run) {
@@ -322,10 +340,11 @@ void EngineState::log_task(TaskNode& task, RunState& run) {
   const auto add = [&](auto&& self, NodeRef from, const Dependency& dependency) -> void {
     // A join stands for the tasks before it.
     if ((from.id & TaskWindow::kSlotMask) == TaskWindow::kSlotMask) {
-      if (from.node->id != from.id) return;
-      for (std::uint32_t i = 0; i < from.node->edges.size(); ++i) {
-        const Edge& edge = from.node->edges[i];
-        self(self, {edge.from_node, edge.from}, dependency);
+      Node* const join = tracker.kept_join(from.id);
+      if (join == nullptr) return;
+      for (std::uint32_t i = 0; i < join->edge_count; ++i) {
+        const TaskId before{join->edge(i).from};
+        self(self, {window.at(before), before.value}, dependency);
       }
       return;
     }
@@ -334,7 +353,7 @@ void EngineState::log_task(TaskNode& task, RunState& run) {
                          .hazard = dependency.hazard,
                          .argument = dependency.argument,
                          .assumed = dependency.assumed,
-                         .waited = from.node != nullptr && !from.finished()});
+                         .waited = !from.finished()});
   };
   for (const Dependency& dependency : tracker.dependencies()) {
     add(add, dependency.node, dependency);
@@ -360,7 +379,8 @@ TaskId EngineState::submit_task(OrchestrationState& orchestration, TaskSpec& spe
 void EngineState::check_target(const TaskSpec& spec) const {
   const bool by_lane = spec.target.by == Target::By::lane;
   const std::size_t known = by_lane ? lane_count : kind_count;
-  if (spec.target.index < known) [[likely]] return;
+  if (spec.target.index < known) [[likely]]
+    return;
   throw InvalidArgument("task" + (spec.name.empty() ? "" : " '" + std::string(spec.name) + "'") +
                         (by_lane ? ": lane " : ": kind ") + std::to_string(spec.target.index) +
                         " does not exist; the engine has " + std::to_string(known));
@@ -380,9 +400,10 @@ TaskId EngineState::submit_group(OrchestrationState& orchestration, const GroupS
                             " does not exist; the engine has " + std::to_string(lane_count));
     }
     if (taken[member.lane.value]) {
-      throw InvalidArgument(at + "lane " + std::to_string(member.lane.value) +
-                            " is named by two members; members run at the same time, each on a lane "
-                            "of its own");
+      throw InvalidArgument(
+          at + "lane " + std::to_string(member.lane.value) +
+          " is named by two members; members run at the same time, each on a lane "
+          "of its own");
     }
     if (!member.body) throw InvalidArgument(at + "has no body");
     taken[member.lane.value] = true;

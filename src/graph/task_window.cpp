@@ -17,7 +17,8 @@ struct TaskWindow::Chunk {
 
 TaskWindow::~TaskWindow() {
   for (Chunk* chunk : chunks_) {
-    for (std::size_t i = 0; i < chunk->count; ++i) chunk->slots[i].~TaskNode();
+    for (std::size_t i = 0; i < chunk->count; ++i)
+      chunk->slots[i].~TaskNode();
     ::munmap(chunk->slots, chunk->count * sizeof(TaskNode));
     delete chunk;
   }
@@ -52,7 +53,8 @@ TaskNode* TaskWindow::at(TaskId id) noexcept {
 
 std::size_t TaskWindow::in_flight() const noexcept {
   std::size_t free_slots = 0;
-  for (const Node* n = local_; n != nullptr; n = n->link) ++free_slots;
+  for (const Node* n = local_; n != nullptr; n = n->link)
+    ++free_slots;
   // Only take() removes from the stack, and it is excluded by the graph lock.
   for (const Node* n = returned_.load(std::memory_order_acquire); n != nullptr; n = n->link) {
     ++free_slots;

@@ -42,6 +42,7 @@ class TaskWindow {
     }
     TaskNode* node = local_;
     local_ = static_cast<TaskNode*>(node->link);
+    prefetch(local_);
     return node;
   }
   void give_back(TaskNode* node) noexcept {
@@ -61,13 +62,20 @@ class TaskWindow {
   [[nodiscard]] std::size_t in_flight() const noexcept;
 
  private:
+  /// Has the lines that a submission writes on their way before the slot is taken.
+  static void prefetch(const TaskNode* node) noexcept {
+    const char* const first = reinterpret_cast<const char*>(node);
+    for (const std::size_t line : {0, 1, 5, 6, 7, 8, 9})
+      __builtin_prefetch(first + 64 * line, 1);
+  }
+
   static constexpr std::size_t kChunk = 128;
   struct Chunk;
   bool refill();
 
   const std::size_t capacity_;
-  std::size_t made_ = 0;         ///< Slots that have memory.
-  TaskNode* local_ = nullptr;    ///< Free slots, for take() alone.
+  std::size_t made_ = 0;       ///< Slots that have memory.
+  TaskNode* local_ = nullptr;  ///< Free slots, for take() alone.
   std::vector<Chunk*> chunks_;
   /// Pushed by finishers (release), emptied by take() (acquire).
   alignas(64) std::atomic<Node*> returned_{nullptr};

@@ -33,24 +33,12 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, Buffer
   to.arguments.tensor_count = static_cast<std::uint32_t>(part.tensors.size());
   for (const TensorArg& arg : part.tensors) {
     const Tensor& tensor = *arg.tensor;
-    BufferRecord& buffer = buffers.at(tensor.buffer());
-    detail::TensorRecord& record = *records++;
-    record.data = buffer.data == nullptr ? nullptr : buffer.data + tensor.byte_offset();
-    record.dims = dims;
-    record.buffer = tensor.buffer();
-    record.byte_offset = tensor.byte_offset();
-    record.dtype = tensor.dtype();
-    record.access = arg.access;
-    record.tracking = std::max(arg.tracking, tensor.tracking());
-    record.rank = static_cast<std::uint8_t>(tensor.rank());
-    record.flags = 0;
-    if (buffer.block.has_value()) {
-      if (!base::planted("heap_freed_before_last_user")) {
-        record.flags = kCountedStorage;
-        task.counted_storage = true;
-        buffer.holders.fetch_add(1, std::memory_order_relaxed);
-      }
+    *records = make_record(tensor, arg.access, arg.tracking, dims, buffers);
+    if (records->flags == kCountedStorage) {
+      task.counted_storage = true;
+      buffers.at(tensor.buffer()).holders.fetch_add(1, std::memory_order_relaxed);
     }
+    ++records;
     for (const std::int64_t extent : tensor.shape())
       *dims++ = extent;
     for (const std::int64_t stride : tensor.strides())
@@ -65,6 +53,21 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, Buffer
 }
 
 }  // namespace
+
+detail::TensorRecord make_record(const Tensor& tensor, Access access, Tracking tracking,
+                                 const std::int64_t* dims, BufferTable& buffers) {
+  const BufferRecord& buffer = buffers.at(tensor.buffer());
+  const bool counted = buffer.block.has_value() && !base::planted("heap_freed_before_last_user");
+  return {.data = buffer.data == nullptr ? nullptr : buffer.data + tensor.byte_offset(),
+          .dims = dims,
+          .buffer = tensor.buffer(),
+          .byte_offset = tensor.byte_offset(),
+          .dtype = tensor.dtype(),
+          .access = access,
+          .tracking = std::max(tracking, tensor.tracking()),
+          .rank = static_cast<std::uint8_t>(tensor.rank()),
+          .flags = counted ? kCountedStorage : 0};
+}
 
 void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers) {
   std::size_t bytes = 0;

@@ -242,6 +242,16 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
   entry.writer = task;
 }
 
+void DependencyTracker::record_chunk(RegionEntry& entry, NodeRef writer,
+                                     std::span<const NodeRef> readers) {
+  if (writer.node != nullptr) {
+    entry.writer = writer;
+    entry.extra_writers.clear();
+    entry.access_count = 0;
+  }
+  for (const NodeRef& reader : readers) add_access(entry, {reader, Hazard::write_after_read});
+}
+
 void DependencyTracker::add_access(RegionEntry& entry, AccessRef access) {
   auto& list = entry.accesses;
   if (entry.access_count != 0) {

@@ -161,6 +161,10 @@ class DependencyTracker {
   /// Enters the task as reader or writer of the argument, after all were collected.
   void record(const TrackedArgument& argument, NodeRef task);
 
+  /// Enters what a replayed chunk leaves behind in a region: its last replacing writer, if it has
+  /// one, and the readers since.
+  void record_chunk(RegionEntry& entry, NodeRef writer, std::span<const NodeRef> readers);
+
   /// Marks what a failed or skipped task should have written, save what others overwrote since.
   void invalidate(BufferRecord& buffer, const Region& region, std::uint64_t writer,
                   const std::shared_ptr<const Failure>& cause);
@@ -197,7 +201,6 @@ class DependencyTracker {
   }
 
  private:
-  friend class ReplayBoundary;
   [[nodiscard]] static std::uint64_t view_hash(const Tensor& tensor) noexcept {
     // One product a word, all independent of each other, and one to mix.
     std::uint64_t sum = tensor.buffer().value * 0x9e3779b97f4a7c15ULL +

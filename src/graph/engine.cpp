@@ -238,7 +238,8 @@ void Orchestration::close_scope(std::size_t depth) {
 
 void Scope::close() {
   if (owner_ == nullptr) throw InvalidState("Scope::close: the scope is closed already");
-  std::exchange(owner_, nullptr)->close_scope(depth_);
+  owner_->close_scope(depth_);  // May refuse: then the scope stays open, and ours to close.
+  owner_ = nullptr;
 }
 
 Scope::~Scope() {

@@ -79,25 +79,22 @@ struct ChunkEdge {
 /// One region at the boundary of a chunk.
 struct BoundaryRegion {
   RecordedPlace place;
-  Region region;  ///< In the coordinates of the stand-in (or fixed) buffer.
-  BufferId fixed;
-  std::uint32_t slot =
-      0;  ///< Index in Binding::entries: the same region has the same in all chunks.
+  Tensor tensor;           ///< A tensor that covers it, as recorded.
+  std::uint32_t slot = 0;  ///< Index in Binding::entries: the same region has the same in all chunks.
   struct Access {
-    std::uint32_t task;
+    std::uint32_t task;    ///< Within the chunk.
     std::int32_t argument;
   };
   std::vector<Access> reads;   ///< May see writers from outside.
-  std::vector<Access> writes;  ///< Must wait for accesses from outside (the first write, mostly).
-  bool mixed = false;          ///< Some read sees writes from outside and inside.
-  std::int64_t last_writer = -1;            ///< Replacing writer at the end of the chunk, or -1.
+  std::vector<Access> writes;  ///< Must wait for accesses from outside.
+  bool mixed = false;          ///< Some read sees writers from outside and inside.
+  std::int64_t last_writer = -1;  ///< Replacing writer at the end of the chunk, or -1: outside.
   std::vector<std::uint32_t> last_readers;  ///< Readers since, in order.
 };
 
 struct ChunkTask {
   std::uint32_t first_edge = 0;
   std::uint32_t edge_count = 0;
-  bool outside = false;  ///< Has reads or writes at the boundary, or after() outside of the chunk.
 };
 
 struct Chunk {
@@ -112,11 +109,13 @@ struct Chunk {
 struct Binding {
   std::vector<Tensor> tensors;
   std::vector<std::uint64_t> scalars;
+  bool reinfer = false;   ///< The tensors overlap otherwise than recorded.
+  bool counted = false;   ///< Some are in storage whose users are counted.
   std::vector<detail::TensorRecord> records;  ///< Of all tasks, one behind the other.
   std::vector<std::int64_t> dims;
   std::vector<std::uint64_t> task_scalars;
   std::vector<detail::ArgumentBlock> blocks;  ///< One a task.
-  /// Tracker entries of the boundary regions, to be found again without a look-up.
+  /// Tracker entries of the boundary regions, to be found again without a look-up. Graph lock.
   struct CachedEntry {
     RegionEntry* entry = nullptr;
     std::uint64_t serial = 0;
@@ -129,7 +128,7 @@ class RecordedGraph {
   explicit RecordedGraph(std::size_t chunk_size) : chunk_size_(chunk_size) {}
 
   /// Infers once, after all tasks are recorded.
-  void compile() {}
+  void compile();
 
   std::vector<Tensor> parameters;  ///< As given to the orchestration (stand-ins).
   std::vector<std::uint32_t> parameter_class;
@@ -152,7 +151,6 @@ class RecordedGraph {
   std::vector<std::shared_ptr<Binding>> bindings;
 
  private:
-  void compile_chunk(Chunk& chunk);
   std::size_t chunk_size_;
 };
 

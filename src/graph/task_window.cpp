@@ -45,6 +45,24 @@ bool TaskWindow::refill() {
   return true;
 }
 
+bool TaskWindow::take_all(std::span<TaskNode*> into) {
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    into[i] = take();
+    if (into[i] == nullptr) {
+      while (i-- > 0) put_back(into[i]);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TaskWindow::has_room_for(std::size_t count) {
+  std::vector<TaskNode*> slots(count);
+  if (!take_all(slots)) return false;
+  for (std::size_t i = count; i-- > 0;) put_back(slots[i]);
+  return true;
+}
+
 TaskNode* TaskWindow::at(TaskId id) noexcept {
   const std::uint64_t slot = id.value & kSlotMask;
   if (slot >= made_) return nullptr;

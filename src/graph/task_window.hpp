@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "graph/node.hpp"
@@ -56,12 +57,20 @@ class TaskWindow {
   }
   /// The slot of a task id, whatever is in it now; null if there never was one.
   [[nodiscard]] TaskNode* at(TaskId id) noexcept;
+  /// Takes as many slots as `into` has room for, or none.
+  [[nodiscard]] bool take_all(std::span<TaskNode*> into);
+  /// Whether take_all() of that many would succeed.
+  [[nodiscard]] bool has_room_for(std::size_t count);
   /// Whether take() would find a slot.
   [[nodiscard]] bool has_room() { return local_ != nullptr || refill(); }
   /// Slots in flight. Graph lock; linear in the free slots.
   [[nodiscard]] std::size_t in_flight() const noexcept;
 
  private:
+  void put_back(TaskNode* node) noexcept {
+    node->link = local_;
+    local_ = node;
+  }
   /// Has the lines that a submission writes on their way before the slot is taken.
   static void prefetch(const TaskNode* node) noexcept {
     const char* const first = reinterpret_cast<const char*>(node);

@@ -30,8 +30,10 @@ if [[ $(grep -c 'label=' graph.dot) -ne 56 ]]; then
   echo "graph.dot does not have the 56 tasks"
   failed=1
 fi
-expect 0 'lanes            3' "${small[@]}" --lanes 3
-[[ -f cholesky.dot ]] || { echo "no cholesky.dot in the current folder"; failed=1; }
+expect 0 'lanes            3' "${small[@]}" --lanes 3 --dot graph.dot
+rm -f "$(dirname "$demo")/cholesky.dot"
+expect 0 'cholesky.dot' "${small[@]}"
+[[ -f $(dirname "$demo")/cholesky.dot ]] || { echo "no cholesky.dot beside the demo"; failed=1; }
 expect 0 'right' --size 101 --tile 17 --seed 7          # Tiles at the edges are smaller.
 expect 0 'right' --size 1 --tile 1                      # One task.
 expect 1 'not positive definite' "${small[@]}" --diagonal 0

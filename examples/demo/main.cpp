@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <random>
 #include <strata/strata.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -188,14 +190,19 @@ int run_demo(const Options& options) {
   std::printf("  against LAPACK   max relative difference %.2e (allowed %.2e)\n", apart, allowed);
   std::printf("  against the loop %s\n", same_as_serial ? "the same, bit by bit" : "DIFFERENT");
 
-  std::ofstream file(options.dot);
+  const std::string dot =
+      options.dot.empty()
+          ? (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cholesky.dot")
+                .string()
+          : options.dot;
+  std::ofstream file(dot);
   file << graph.to_dot();
   file.close();
   if (!file) {
-    std::fprintf(stderr, "demo: can't write '%s'\n", options.dot.c_str());
+    std::fprintf(stderr, "demo: can't write '%s'\n", dot.c_str());
     return 1;
   }
-  std::printf("  graph            %s (dot -Tsvg draws it)\n", options.dot.c_str());
+  std::printf("  graph            %s (dot -Tsvg draws it)\n", dot.c_str());
   std::printf("%s\n", right ? "right" : "WRONG");
   return right ? 0 : 1;
 }

@@ -77,11 +77,11 @@ against LAPACK, and writes the task graph as DOT.
   --size N       rows and columns of the matrix (1536)
   --tile N       rows and columns of a tile (128)
   --lanes N      lanes, each a thread; the last one is the main thread (one per CPU)
-  --repeat N     times to repeat; the fastest counts (2)
+  --repeat N     times to repeat; the fastest counts (3)
   --seed N       seed of the random matrix (1)
   --diagonal X   what is added to its diagonal (N: positive definite for sure). A small value
                  shows what the failure of a task looks like
-  --dot FILE     where to write the graph (cholesky.dot, in the current folder)
+  --dot FILE     where to write the graph (cholesky.dot, beside the program)
   --help         this text
 
 Exit code: 0 if the result is right, 1 if it is not or there is none, 2 for wrong options.

@@ -12,10 +12,10 @@ struct Options {
   std::int64_t size = 1536;
   std::int64_t tile = 128;
   unsigned lanes = 0;  ///< 0: one for each CPU that the process may use.
-  int repeat = 2;
+  int repeat = 3;
   std::uint64_t seed = 1;
   std::optional<double> diagonal;  ///< Added to the diagonal; `size` if not given.
-  std::string dot = "cholesky.dot";
+  std::string dot;                 ///< If empty: cholesky.dot beside the program.
   bool help = false;
 };
 

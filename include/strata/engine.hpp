@@ -44,7 +44,7 @@ class ExternalLane {
 
 /// Lanes of one kind: either any number of thread and caller lanes, or external ones.
 struct KindOptions {
-  std::string name;
+  std::string name = {};
   /// Lanes with a thread of their own.
   unsigned threads = 0;
   /// Lanes driven by whichever thread waits for a run or is blocked in submit. At most one thread
@@ -59,7 +59,7 @@ struct KindOptions {
 struct EngineOptions {
   /// Lanes. If empty: one kind "cpu" with a lane per CPU that the process may use, one of them a
   /// caller lane.
-  std::vector<KindOptions> kinds;
+  std::vector<KindOptions> kinds = {};
   /// Tasks in flight (submitted, not ended), over all runs.
   std::size_t window = 4096;
   /// Bytes for runtime-allocated tensors, over all runs. Address space until touched.

@@ -18,6 +18,8 @@ struct BufferId {
 /// Names one submitted task of one engine. Ids grow in submission order and are never reused.
 struct TaskId {
   std::uint64_t value = 0;  ///< 0 names no task.
+  /// Position in the order of submission over all runs of the engine, from 1; what messages say.
+  [[nodiscard]] constexpr std::uint64_t number() const { return value >> 22; }
   friend constexpr auto operator<=>(TaskId, TaskId) = default;
   constexpr explicit operator bool() const { return value != 0; }
 };

@@ -37,7 +37,8 @@ class Parameters {
 /// Shapes of a recording's parameters. At replay a tensor of the same dtype, shape and strides must
 /// be bound to each.
 struct RecordingSpec {
-  std::vector<Tensor> tensors;  ///< Examples: their buffers count only for which of them overlap.
+  std::vector<Tensor> tensors =
+      {};  ///< Examples: their buffers count only for which of them overlap.
   std::size_t scalars = 0;
 };
 

@@ -1,7 +1,8 @@
 // Planted faults: deliberate defects by which the test suite proves that it would notice.
 //
-// In an ordinary build `planted()` is a constant false and the defect's code is not there. In a build
-// with STRATA_PLANTED_FAULTS the environment variable STRATA_PLANTED_FAULT names the one that is on
+// In an ordinary build `planted()` is a constant false and the defect's code is not there. In a
+// build with STRATA_PLANTED_FAULTS the environment variable STRATA_PLANTED_FAULT names the one that
+// is on
 // (./dev mutants tries each in turn; the suite must fail for every one).
 #pragma once
 

@@ -93,6 +93,7 @@ void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers)
   }
   group.members_left.store(static_cast<std::uint32_t>(group.size), std::memory_order_relaxed);
   group.failed.store(false, std::memory_order_relaxed);
+  group.dropped = false;
 }
 
 void give_bodies_back(TaskNode& task, const NodeSpec& spec) {

@@ -1,19 +1,22 @@
 // Back-pressure: submitters that find no room wait, as long as waiting can help, and not longer.
 //
-// The proof. A submitter waits for a slot of the window or for a block of the heap. Slots are freed
-// by tasks that end, and every task in flight does end by itself, since it depends on earlier tasks
-// only; unless the lanes are held, by a thread that is itself waiting here. Blocks are held by open
-// scopes, by user handles, and by tasks in flight. Tasks end by themselves. A handle never lets go
-// by itself. A scope is closed by its orchestration, if that gets on: if it is not blocked here, or
-// if what it is blocked on can be had.
+// The proof. An orchestration may be blocked here for a slot of the window, for a block of the
+// heap, or because it waits for another run. What each needs to get on:
+//   - a slot: that tasks in flight end;
+//   - a block: that one large enough is free when every block has gone that can go. A block is held
+//     by a scope, by user handles, by tasks in flight. Handles never let go by themselves. A scope
+//     is closed by its orchestration, if that gets on. Tasks let go when they end;
+//   - another run: that the run's own orchestration gets on.
+// Tasks in flight do end by themselves, since they depend on earlier tasks only, unless the lanes
+// are held (Engine::hold_lanes), nothing runs, and every thread that holds them is blocked here.
 //
-// So the set of orchestrations that can get on is the smallest that holds all that are not blocked,
-// and each blocked one whose request fits once every block is gone that is held neither by a handle
-// nor by a scope outside the set. A request outside the set can never be served. It is refused at
-// once; since its orchestration then unwinds and closes its scopes, the others may well get on.
+// So the orchestrations that can get on are the smallest set that holds all that are not blocked,
+// and each blocked one that gets what it needs from those in the set. Who asks for room and is
+// outside the set can never be served, and one such is refused at once. Its orchestration then
+// unwinds and closes its scopes, and whoever else is blocked looks again.
 //
-// The set only shrinks when an orchestration blocks, allocates or keeps a tensor, so that is when
-// it is computed: no timer is involved.
+// The set can shrink only when an orchestration blocks, allocates or keeps a tensor, or when the
+// lanes come to rest while held. Those are the times at which it is computed; no timer is involved.
 
 #include <algorithm>
 #include <mutex>
@@ -25,7 +28,7 @@ namespace strata::graph {
 namespace {
 
 /// Tasks that a submitter without room runs before it looks for room again.
-constexpr int kHelpAtOnce = 64;
+constexpr std::uint64_t kHelpAtOnce = 64;
 
 std::string amount(std::uint64_t value, CapacityError::Resource resource) {
   return std::to_string(value) + (resource == CapacityError::Resource::heap ? " bytes" : " tasks");
@@ -38,7 +41,7 @@ std::string message_of(const CapacityError::Facts& facts) {
                      " (capacity " + std::to_string(facts.capacity) + ", used " +
                      std::to_string(facts.used) + "), and waiting can't end: ";
   if (!heap) {
-    text += "the lanes are held (Engine::hold_lanes) by the thread that submits";
+    text += "the lanes are held (Engine::hold_lanes) by threads that wait themselves";
   } else if (facts.asked > facts.capacity) {
     text += "it is more than the whole heap";
   } else {
@@ -56,8 +59,27 @@ std::string message_of(const CapacityError::Facts& facts) {
 
 void EngineState::wake_blocked() noexcept {
   const std::lock_guard lock(blocked_mutex);
+  // Release: who sees the new count sees what made the room.
+  room_changes.fetch_add(1, std::memory_order_release);
   for (RoomRequest* request : blocked)
     request->parker->unpark();
+}
+
+void EngineState::enter_blocked(RoomRequest& request) {
+  const std::lock_guard lock(blocked_mutex);
+  blocked.push_back(&request);
+  // Sequentially consistent, before the caller looks again: who makes room after that look sees it.
+  blocked_count.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void EngineState::leave_blocked(RoomRequest& request) {
+  {
+    const std::lock_guard lock(blocked_mutex);
+    std::erase(blocked, &request);
+    blocked_count.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  // One that was refused is no longer in the way of another proof.
+  if (request.hopeless) wake_blocked();
 }
 
 void EngineState::wait_for_room(OrchestrationState& who, CapacityError::Resource resource,
@@ -66,113 +88,140 @@ void EngineState::wait_for_room(OrchestrationState& who, CapacityError::Resource
   // and several in a row are cheaper than one at a time.
   if (scheduler.has_callers()) {
     CallerDriver driver(scheduler, thread_parker());
-    int ran = 0;
-    while (ran < kHelpAtOnce && driver.step())
+    std::uint64_t ran = 0;
+    const std::uint64_t most =
+        resource == CapacityError::Resource::window ? std::max(asked, kHelpAtOnce) : kHelpAtOnce;
+    while (ran < most && driver.step())
       ++ran;
     if (ran != 0 && try_again()) return;
   }
-  RoomRequest request{
-      .who = &who, .resource = resource, .asked = asked, .parker = &thread_parker()};
-  {
-    const std::lock_guard lock(blocked_mutex);
-    blocked.push_back(&request);
-    // Sequentially consistent, before the look below: whoever makes room after that look sees it.
-    blocked_count.fetch_add(1, std::memory_order_seq_cst);
-  }
-  prove_blocked();
-  bool first_look = true;
+  RoomRequest request{.who = &who,
+                      .need = resource == CapacityError::Resource::window
+                                  ? RoomRequest::Need::slots
+                                  : RoomRequest::Need::bytes,
+                      .asked = asked,
+                      .parker = &thread_parker()};
+  enter_blocked(request);
+  std::uint64_t seen = ~std::uint64_t{0};
   wait_until(
       [&] {
         if (who.run->cancelled()) return true;
+        // Looks only when something has changed: this is asked again and again.
+        const std::uint64_t now = room_changes.load(std::memory_order_acquire);
+        if (now == seen) return false;
+        seen = now;
         if (try_again()) return true;
-        if (!first_look && resource == CapacityError::Resource::window) prove_blocked();
-        first_look = false;
+        prove_blocked();
         const std::lock_guard lock(blocked_mutex);
         return request.hopeless;
       },
       std::chrono::steady_clock::time_point::max());
-  {
-    const std::lock_guard lock(blocked_mutex);
-    std::erase(blocked, &request);
-    blocked_count.fetch_sub(1, std::memory_order_seq_cst);
-  }
+  leave_blocked(request);
   throw_if_ended(*who.run);
   if (request.hopeless) throw CapacityError(message_of(request.facts), request.facts);
 }
 
-/// Finds out whether every blocked submitter can still be served, and refuses one that can't.
+/// Finds out whether every blocked orchestration can still get on, and refuses one that can't.
 void EngineState::prove_blocked() {
-  const std::lock_guard runs_lock(runs_mutex);
   const std::lock_guard lock(blocked_mutex);
-  std::vector<const OrchestrationState*> stuck;
-  std::vector<RoomRequest*> open;
+  std::vector<RoomRequest*> stuck;
   for (RoomRequest* request : blocked) {
     if (request->hopeless) return;  // It is about to unwind: that may be what the others need.
-    if (request->resource == CapacityError::Resource::window) {
-      const bool held_by_itself =
-          std::find(holders.begin(), holders.end(), request->who->thread) != holders.end();
-      if (held_by_itself && scheduler.held_still()) {
-        request->facts = {.resource = request->resource,
-                          .run = request->who->run->name,
-                          .scope = request->who->scope().path,
-                          .asked = request->asked,
-                          .capacity = window.capacity(),
-                          .used = window.capacity(),
-                          .setting = "EngineOptions::window",
-                          .suggested = 2 * window.capacity()};
-        request->hopeless = true;
-        request->parker->unpark();
-        return;
-      }
-      continue;  // Tasks in flight end, whatever else happens: it gets on.
-    }
-    stuck.push_back(request->who);
-    open.push_back(request);
+    stuck.push_back(request);
   }
-  const auto releasable = [&](const BufferRecord& record) {
-    if (record.handles.load(std::memory_order_relaxed) != 0) return false;
-    if (record.scope == nullptr) return true;
-    return std::find(stuck.begin(), stuck.end(), record.scope->owner) == stuck.end();
+  const bool held_still = scheduler.held_still();
+  const auto is_stuck = [&](const auto& matches) {
+    return std::any_of(stuck.begin(), stuck.end(), matches);
   };
-  for (bool changed = true; changed && !open.empty();) {
+  const auto tasks_end = [&] {
+    return !held_still || !std::all_of(holders.begin(), holders.end(), [&](std::thread::id holder) {
+      return is_stuck([&](const RoomRequest* r) { return r->who->thread == holder; });
+    });
+  };
+  const auto releasable = [&](const BufferRecord& record) {
+    const std::uint32_t handles = record.handles.load(std::memory_order_relaxed);
+    if (handles != 0) return false;
+    const std::uint32_t by_scope = record.scope != nullptr ? 1 : 0;
+    if (record.holders.load(std::memory_order_relaxed) > by_scope && !tasks_end()) return false;
+    return by_scope == 0 ||
+           !is_stuck([&](const RoomRequest* r) { return r->who == record.scope->owner; });
+  };
+  const auto gets_on = [&](const RoomRequest& request) {
+    switch (request.need) {
+      case RoomRequest::Need::slots:
+        return tasks_end();
+      case RoomRequest::Need::bytes:
+        return storage.holes_if(releasable).largest >= Heap::round_up(request.asked);
+      case RoomRequest::Need::run_end:
+        return !is_stuck([&](const RoomRequest* r) { return r->who->run.get() == request.run; }) &&
+               tasks_end();
+    }
+    return true;
+  };
+  for (bool changed = true; changed;) {
     changed = false;
-    const std::uint64_t largest = storage.holes_if(releasable).largest;
-    for (RoomRequest* request : open) {
-      if (Heap::round_up(request->asked) > largest) continue;
-      std::erase(stuck, request->who);
-      std::erase(open, request);
+    for (RoomRequest* request : stuck) {
+      if (!gets_on(*request)) continue;
+      std::erase(stuck, request);
       changed = true;
       break;
     }
   }
-  if (open.empty()) return;
-  RoomRequest& refused = *open.back();  // The one that came last: the others were there before it.
+  // The one that came last is refused: the others were there before it.
+  const auto refused = std::find_if(stuck.rbegin(), stuck.rend(), [](const RoomRequest* r) {
+    return r->need != RoomRequest::Need::run_end;
+  });
+  if (refused == stuck.rend()) return;
+  RoomRequest& request = **refused;
+  if (request.need == RoomRequest::Need::slots) {
+    const std::lock_guard graph_lock(graph_mutex);
+    if (window.has_room_for(request.asked)) return;
+    request.facts = {.resource = CapacityError::Resource::window,
+                     .asked = request.asked,
+                     .capacity = window.capacity(),
+                     .used = window.in_flight(),
+                     .setting = "EngineOptions::window",
+                     .suggested = 2 * window.capacity()};
+  } else {
+    request.facts = heap_facts(request.asked, releasable);
+  }
+  request.facts.run = request.who->run->name;
+  request.facts.scope = request.who->scope().path;
+  request.hopeless = true;
+  request.parker->unpark();
+  room_changes.fetch_add(1, std::memory_order_release);
+}
+
+CapacityError::Facts EngineState::heap_facts(
+    std::uint64_t asked, const std::function<bool(const BufferRecord&)>& releasable) {
   const Heap::Holes holes = storage.holes_if(releasable);
-  CapacityError::Facts facts{.resource = refused.resource,
-                             .run = refused.who->run->name,
-                             .scope = refused.who->scope().path,
-                             .asked = refused.asked,
+  CapacityError::Facts facts{.resource = CapacityError::Resource::heap,
+                             .asked = asked,
                              .capacity = storage.capacity(),
                              .used = storage.used(),
                              .largest_hole = holes.largest,
-                             .fragmented = holes.total >= Heap::round_up(refused.asked),
+                             .fragmented = holes.total >= Heap::round_up(asked),
                              .setting = "EngineOptions::heap"};
-  std::uint64_t kept = storage.capacity() - holes.total;
-  if (const BufferRecord* oldest =
-          storage.oldest([&](const BufferRecord& r) { return !releasable(r); })) {
+  // Behind all that is there now there would be room for it.
+  facts.suggested =
+      (holes.total == storage.capacity() ? 0 : storage.capacity()) + Heap::round_up(asked);
+  const std::lock_guard graph_lock(graph_mutex);  // Keeps the record from being used again.
+  const BufferRecord* const oldest =
+      storage.oldest([&](const BufferRecord& record) { return !releasable(record); });
+  if (oldest != nullptr && oldest->account != nullptr) {
     facts.oldest_holder =
-        (oldest->allocated_by != 0 ? "task " + std::to_string(oldest->allocated_by)
+        (oldest->allocated_by != 0 ? "task " + std::to_string(TaskId{oldest->allocated_by}.number())
                                    : "allocate()") +
-        " of " + oldest->account->name + ", " + std::to_string(oldest->bytes) + " bytes, kept by " +
-        (oldest->handles.load(std::memory_order_relaxed) != 0
-             ? "a TensorHandle"
-             : "scope '" + oldest->scope->path + "'");
+        " of " + oldest->account->name + ", " + std::to_string(oldest->bytes) + " bytes, kept by ";
+    if (oldest->handles.load(std::memory_order_relaxed) != 0) {
+      facts.oldest_holder += "a TensorHandle";
+    } else if (oldest->scope != nullptr) {
+      facts.oldest_holder += "scope '" + oldest->scope->path + "'";
+    } else {
+      facts.oldest_holder += "tasks that can't start";
+    }
   }
-  facts.suggested = facts.fragmented ? storage.capacity() + Heap::round_up(refused.asked)
-                                     : kept + Heap::round_up(refused.asked);
-  refused.facts = std::move(facts);
-  refused.hopeless = true;
-  refused.parker->unpark();
+  return facts;
 }
 
 }  // namespace strata::graph

@@ -111,20 +111,18 @@ void DependencyTracker::collect_reads(const TrackedArgument& argument) {
   RegionEntry& entry = *argument.entry;
   const std::int32_t arg = argument.argument;
   constexpr Hazard kHazard = Hazard::read_after_write;
-  add(entry.writer, kHazard, arg, true, false);
+  const auto add_visible = [&](const RegionEntry& of, const NodeRef& writer, bool assumed) {
+    if (writer.node == nullptr || (!mode_.keep_finished && writer.finished())) return;
+    if (!hidden(entry, of, writer.id)) add(writer, kHazard, arg, true, assumed);
+  };
+  add_visible(entry, entry.writer, false);
   for (const NodeRef& extra : entry.extra_writers)
-    add(extra, kHazard, arg, true, false);
+    add_visible(entry, extra, false);
   if (!base::planted("overlap_neighbours_ignored")) {
     for (const OverlapLink& link : entry.overlaps) {
-      const RegionEntry& other = *link.other;
-      if (other.writer.node != nullptr && (mode_.keep_finished || !other.writer.finished()) &&
-          !hidden(entry, other)) {
-        add(other.writer, kHazard, arg, true, link.assumed);
-      }
-      for (const NodeRef& extra : other.extra_writers) {
-        if (entry.writer.node == nullptr || extra.id > entry.writer.id) {
-          add(extra, kHazard, arg, true, link.assumed);
-        }
+      add_visible(*link.other, link.other->writer, link.assumed);
+      for (const NodeRef& extra : link.other->extra_writers) {
+        add_visible(*link.other, extra, link.assumed);
       }
     }
   }
@@ -156,27 +154,29 @@ void DependencyTracker::collect_writes(const TrackedArgument& argument) {
     collect_from(*link.other, link.assumed);
 }
 
-/// True if later writes have replaced what `writer_of.writer` wrote, as far as `from` can see it.
-bool DependencyTracker::hidden(const RegionEntry& from, const RegionEntry& writer_of) {
-  const std::uint64_t writer = writer_of.writer.id;
-  if (from.writer.node != nullptr && from.writer.id > writer) return true;
+/// True if later writes have replaced what the task `writer` wrote to `of`, as far as `from` sees
+/// it.
+bool DependencyTracker::hidden(const RegionEntry& from, const RegionEntry& of,
+                               std::uint64_t writer) {
+  const auto is_newer = [&](const RegionEntry& entry) {
+    return entry.writer.node != nullptr && entry.writer.id > writer;
+  };
+  if (is_newer(from) || is_newer(of)) return true;
   bool partly = false;
-  for (const OverlapLink& link : writer_of.overlaps) {
-    const RegionEntry& newer = *link.other;
-    if (newer.writer.node == nullptr || newer.writer.id <= writer) continue;
-    if (contains(newer.region, writer_of.region) || contains(newer.region, from.region))
-      return true;
+  for (const OverlapLink& link : of.overlaps) {
+    if (!is_newer(*link.other)) continue;
+    const Region& newer = link.other->region;
+    if (contains(newer, of.region) || contains(newer, from.region)) return true;
     partly = true;
   }
   if (!partly) return false;
-  // Several newer writes may cover the rest together: decided by bytes.
+  // Several newer writes may cover it together: decided by bytes.
   ByteSet seen(from.region, kHiddenMaxRanges);
-  const ByteSet written(writer_of.region, kHiddenMaxRanges);
+  const ByteSet written(of.region, kHiddenMaxRanges);
   if (!seen.exact() || !written.exact()) return false;
-  for (const OverlapLink& link : writer_of.overlaps) {
-    const RegionEntry& newer = *link.other;
-    if (newer.writer.node == nullptr || newer.writer.id <= writer) continue;
-    const ByteSet covered(newer.region, kHiddenMaxRanges);
+  for (const OverlapLink& link : of.overlaps) {
+    if (!is_newer(*link.other)) continue;
+    const ByteSet covered(link.other->region, kHiddenMaxRanges);
     if (covered.exact()) seen.subtract(covered);
   }
   return !seen.intersects(written);
@@ -249,7 +249,8 @@ void DependencyTracker::record_chunk(RegionEntry& entry, NodeRef writer,
     entry.extra_writers.clear();
     entry.access_count = 0;
   }
-  for (const NodeRef& reader : readers) add_access(entry, {reader, Hazard::write_after_read});
+  for (const NodeRef& reader : readers)
+    add_access(entry, {reader, Hazard::write_after_read});
 }
 
 void DependencyTracker::add_access(RegionEntry& entry, AccessRef access) {
@@ -267,12 +268,9 @@ void DependencyTracker::add_access(RegionEntry& entry, AccessRef access) {
       entry.access_count = kept;
     }
     if (entry.access_count == RegionEntry::kAccesses) {
-      std::array<NodeRef, RegionEntry::kAccesses> nodes;
-      for (std::uint32_t i = 0; i < RegionEntry::kAccesses; ++i)
-        nodes[i] = list[i].node;
       const std::size_t collapsed =
-          nodes.size() - (base::planted("readers_lost_on_collapse") ? 1 : 0);
-      const NodeRef epoch = make_join({nodes.data(), collapsed}, Hazard::write_after_read, false);
+          list.size() - (base::planted("readers_lost_on_collapse") ? 1 : 0);
+      const NodeRef epoch = make_join({list.data(), collapsed}, /*carries_failure=*/false);
       list[0] = {epoch, Hazard::write_after_read};
       entry.access_count = 1;
       ++stats_.epochs;
@@ -286,7 +284,10 @@ void DependencyTracker::add_extra_writer(RegionEntry& entry, NodeRef task) {
   if (extra.size() >= RegionEntry::kAccesses) {
     if (keep_entries_ == 0) std::erase_if(extra, [](const NodeRef& r) { return r.finished(); });
     if (extra.size() >= RegionEntry::kAccesses) {
-      const NodeRef epoch = make_join(extra, Hazard::read_after_write, true);
+      std::vector<AccessRef> writers;
+      for (const NodeRef& writer : extra)
+        writers.push_back({writer, Hazard::read_after_write});
+      const NodeRef epoch = make_join(writers, /*carries_failure=*/true);
       extra.assign(1, epoch);
     }
   }
@@ -294,7 +295,7 @@ void DependencyTracker::add_extra_writer(RegionEntry& entry, NodeRef task) {
 }
 
 /// A node that ends when all of `nodes` have.
-NodeRef DependencyTracker::make_join(std::span<const NodeRef> nodes, Hazard hazard, bool carries) {
+NodeRef DependencyTracker::make_join(std::span<const AccessRef> nodes, bool carries_failure) {
   if (free_joins_ == nullptr && keep_entries_ == 0) {
     // Acquire: pairs with give_back_join().
     free_joins_ = returned_joins_.exchange(nullptr, std::memory_order_acquire);
@@ -309,10 +310,13 @@ NodeRef DependencyTracker::make_join(std::span<const NodeRef> nodes, Hazard haza
   const std::uint64_t id = (next_join_++ << TaskWindow::kSlotBits) | TaskWindow::kSlotMask;
   join->reset_for_submit(id, NodeType::join, nullptr);
   std::int32_t waiting = 0;
-  for (const NodeRef& ref : nodes) {
+  for (const auto& [ref, hazard] : nodes) {
     Edge& edge = join->add_edge();
-    edge = {
-        .to = join, .from = ref.id, .hazard = hazard, .carries_failure = carries, .waited = true};
+    edge = {.to = join,
+            .from = ref.id,
+            .hazard = hazard,
+            .carries_failure = carries_failure,
+            .waited = true};
     if (ref.node->id == ref.id && ref.node->push_successor(edge)) ++waiting;
   }
   joins_made_.push_back({join, waiting});
@@ -349,6 +353,7 @@ void DependencyTracker::validate(BufferRecord& buffer, const Region& region) {
   for (InvalidBytes& invalid : buffer.invalid)
     invalid.bytes.subtract(bytes);
   std::erase_if(buffer.invalid, [](const InvalidBytes& i) { return i.bytes.empty(); });
+  if (buffer.invalid.empty()) buffer.creator_failure.reset();
 }
 
 std::shared_ptr<const Failure> DependencyTracker::invalid_in(const BufferRecord& buffer,

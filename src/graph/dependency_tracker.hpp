@@ -236,10 +236,10 @@ class DependencyTracker {
   void add(NodeRef node, Hazard hazard, std::int32_t argument, bool carries, bool assumed);
   void collect_reads(const TrackedArgument& argument);
   void collect_writes(const TrackedArgument& argument);
-  [[nodiscard]] bool hidden(const RegionEntry& from, const RegionEntry& writer_of);
+  [[nodiscard]] bool hidden(const RegionEntry& from, const RegionEntry& of, std::uint64_t writer);
   void add_access(RegionEntry& entry, AccessRef access);
   void add_extra_writer(RegionEntry& entry, NodeRef task);
-  NodeRef make_join(std::span<const NodeRef> nodes, Hazard hazard, bool carries);
+  NodeRef make_join(std::span<const AccessRef> nodes, bool carries_failure);
 
   std::uint64_t pin_ = 0;  ///< Entries looked up under it are not dropped meanwhile.
   Mode mode_;

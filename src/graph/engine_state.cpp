@@ -13,7 +13,7 @@ namespace strata::graph {
 namespace {
 
 /// The orchestration that this thread is running, to tell a submit that would wait for itself.
-thread_local const OrchestrationState* current_orchestration = nullptr;
+thread_local OrchestrationState* current_orchestration = nullptr;
 
 /// How long a waiting thread looks around before it sleeps, in cycle counts.
 constexpr std::uint64_t kWaitSpinCycles = 12'000;
@@ -146,15 +146,26 @@ void EngineState::open_place(const char* caller) {
   std::erase(place_waiters_, &parker);
 }
 
+/// Opens a run. Takes a place first.
+std::shared_ptr<RunState> EngineState::open_run(const char* caller, RunOptions run_options) {
+  open_place(caller);
+  {
+    // What failed in runs that nobody can ask about any more is forgotten.
+    const std::lock_guard lock(graph_mutex);
+    std::erase_if(failures, [](const auto& known) { return known.second->run.expired(); });
+  }
+  const std::lock_guard lock(runs_mutex);
+  auto run = std::make_shared<RunState>(this, next_run_++, std::move(run_options));
+  std::erase_if(runs_, [](const auto& weak) { return weak.expired(); });
+  runs_.push_back(run);
+  return run;
+}
+
 std::shared_ptr<RunState> EngineState::submit_run(Engine::OrchestrationFn orchestration,
                                                   RunOptions run_options) {
-  open_place("Engine::submit");
-  std::shared_ptr<RunState> run;
+  std::shared_ptr<RunState> run = open_run("Engine::submit", std::move(run_options));
   {
     const std::lock_guard lock(runs_mutex);
-    run = std::make_shared<RunState>(this, next_run_++, std::move(run_options));
-    std::erase_if(runs_, [](const auto& weak) { return weak.expired(); });
-    runs_.push_back(run);
     jobs_.push_back({run, std::move(orchestration)});
     if (idle_threads_ < jobs_.size()) {
       orchestration_threads_.emplace_back([this] { orchestration_main(); });
@@ -168,14 +179,7 @@ std::shared_ptr<RunState> EngineState::submit_run(Engine::OrchestrationFn orches
 
 std::shared_ptr<RunState> EngineState::run_here(const Engine::OrchestrationFn& orchestration,
                                                 RunOptions run_options) {
-  open_place("Engine::run");
-  std::shared_ptr<RunState> run;
-  {
-    const std::lock_guard lock(runs_mutex);
-    run = std::make_shared<RunState>(this, next_run_++, std::move(run_options));
-    std::erase_if(runs_, [](const auto& weak) { return weak.expired(); });
-    runs_.push_back(run);
-  }
+  std::shared_ptr<RunState> run = open_run("Engine::run", std::move(run_options));
   watch_deadline(run);
   run_orchestration(run, orchestration);
   return run;
@@ -208,11 +212,7 @@ void EngineState::run_orchestration(const std::shared_ptr<RunState>& run,
   std::exception_ptr error;
   {
     OrchestrationState state(*this, run);
-    {
-      const std::lock_guard lock(runs_mutex);
-      open_orchestrations.push_back(&state);
-    }
-    const auto* const outer = std::exchange(current_orchestration, &state);
+    auto* const outer = std::exchange(current_orchestration, &state);
     try {
       Orchestration handle(state);
       orchestration(handle);
@@ -221,16 +221,9 @@ void EngineState::run_orchestration(const std::shared_ptr<RunState>& run,
     }
     current_orchestration = outer;
     state.close_scopes_to(0);
-    {
-      const std::lock_guard lock(runs_mutex);
-      std::erase(open_orchestrations, &state);
-    }
   }
   run->close(std::move(error));
-  os::Parker& parker = thread_parker();
-  run->add_waiter(parker);
-  wait_until([&] { return run->done(); }, std::chrono::steady_clock::time_point::max());
-  run->remove_waiter(parker);
+  (void)wait_for_end(*run, std::chrono::steady_clock::time_point::max());
   if (run->options.keep_graph) {
     const std::lock_guard lock(graph_mutex);
     tracker.hold_entries(false);
@@ -342,11 +335,28 @@ bool EngineState::wait_for_run(RunState& run, std::chrono::steady_clock::time_po
     if (engine == nullptr) return true;
     engine->guests_.fetch_add(1, std::memory_order_acq_rel);
   }
-  os::Parker& parker = thread_parker();
-  run.add_waiter(parker);
-  const bool came = engine->wait_until([&] { return run.done(); }, deadline);
-  run.remove_waiter(parker);
+  const bool came = engine->wait_for_end(run, deadline);
   engine->guests_.fetch_sub(1, std::memory_order_acq_rel);
+  return came;
+}
+
+bool EngineState::wait_for_end(RunState& run, std::chrono::steady_clock::time_point deadline) {
+  os::Parker& parker = thread_parker();
+  RoomRequest request{.who = current_orchestration,
+                      .need = RoomRequest::Need::run_end,
+                      .run = &run,
+                      .parker = &parker};
+  // A wait with a deadline ends by itself.
+  const bool blocks = current_orchestration != nullptr && &current_orchestration->engine == this &&
+                      deadline == std::chrono::steady_clock::time_point::max() && !run.done();
+  if (blocks) {
+    enter_blocked(request);
+    prove_blocked();
+  }
+  run.add_waiter(parker);
+  const bool came = wait_until([&] { return run.done(); }, deadline);
+  run.remove_waiter(parker);
+  if (blocks) leave_blocked(request);
   return came;
 }
 
@@ -356,7 +366,7 @@ std::vector<GraphEdge> EngineState::edges_in_window(TaskId task, const std::stri
   const std::lock_guard lock(graph_mutex);
   TaskNode* const node = window.at(task);
   if (node == nullptr || node->id != task.value) {
-    throw InvalidState("Run::why: task " + std::to_string(task.value) + " of " + run_name +
+    throw InvalidState("Run::why: task " + std::to_string(task.number()) + " of " + run_name +
                        " has left the window; set RunOptions::keep_graph");
   }
   std::vector<GraphEdge> edges;

@@ -6,8 +6,8 @@
 // deadlines are in engine_state.cpp, host accesses in host_access.cpp, proofs that a full heap or
 // window can't drain in back_pressure.cpp.
 //
-// Locks, in the order in which they may be taken: graph lock, then scheduler's mutex or heap lock;
-// run mutex, blocked-submitters lock and waiters lock are leaves. No user code runs under any.
+// Locks, in the order in which they may be taken: blocked lock, graph lock, then scheduler's mutex
+// or heap lock; runs lock, run mutex and waiters lock are leaves. No user code runs under any.
 #pragma once
 
 #include <atomic>
@@ -74,6 +74,7 @@ class OrchestrationState {
   const std::thread::id thread;
   std::vector<std::unique_ptr<ScopeState>> scopes;  ///< Open ones; the first is the run itself.
   RecorderState* recorder = nullptr;                ///< Set while recording: nothing is executed.
+  std::vector<DependencyTracker::MadeJoin> joins;   ///< Scratch of a submission; empty between.
 
   [[nodiscard]] ScopeState& scope() noexcept { return *scopes.back(); }
   void open_scope(std::string_view name, bool manual);
@@ -101,11 +102,14 @@ struct NodeSpec {
   HostWait* host = nullptr;
 };
 
-/// What a submitter that found no room asks for.
+/// What a blocked orchestration waits for.
 struct RoomRequest {
+  enum class Need : std::uint8_t { slots, bytes, run_end };
+
   OrchestrationState* who = nullptr;
-  CapacityError::Resource resource = CapacityError::Resource::window;
+  Need need = Need::slots;
   std::uint64_t asked = 0;
+  const RunState* run = nullptr;  ///< For run_end.
   os::Parker* parker = nullptr;
   bool hopeless = false;            ///< Proved that waiting can't end. Blocked lock.
   CapacityError::Facts facts = {};  ///< Then, why.
@@ -181,6 +185,10 @@ class EngineState {
       wake_blocked();
   }
   void prove_blocked();
+  [[nodiscard]] CapacityError::Facts heap_facts(
+      std::uint64_t asked, const std::function<bool(const BufferRecord&)>& releasable);
+  void enter_blocked(RoomRequest& request);
+  void leave_blocked(RoomRequest& request);
 
   [[nodiscard]] std::vector<GraphEdge> edges_in_window(TaskId task, const std::string& run_name);
   [[nodiscard]] EngineStats stats();
@@ -212,10 +220,10 @@ class EngineState {
       0};  ///< Size of blocked_. Sequentially consistent, see wait_for_room.
   os::AdaptiveMutex blocked_mutex;
   std::vector<RoomRequest*> blocked;
+  /// Counts what may have made room while somebody was blocked, and refusals.
+  std::atomic<std::uint64_t> room_changes{0};
 
-  // --- Open runs; runs_mutex ---
   std::mutex runs_mutex;
-  std::vector<OrchestrationState*> open_orchestrations;
 
   // --- Lane holds by this engine's users; blocked_mutex ---
   std::vector<std::thread::id> holders;
@@ -228,6 +236,9 @@ class EngineState {
     Engine::OrchestrationFn orchestration;
   };
   void open_place(const char* caller);
+  std::shared_ptr<RunState> open_run(const char* caller, RunOptions run_options);
+  /// Waits for a run, known to the proof if the caller is an orchestration of this engine.
+  bool wait_for_end(RunState& run, std::chrono::steady_clock::time_point deadline);
   void run_orchestration(const std::shared_ptr<RunState>& run,
                          const Engine::OrchestrationFn& orchestration);
   void orchestration_main();
@@ -237,6 +248,7 @@ class EngineState {
   void settle(TaskNode& task, const std::shared_ptr<const Failure>& failure);
   void retire(Node& node);
   bool settles_at_once(TaskNode& task);
+  void log_ready(TaskNode& task);
   void start(TaskNode& task);
   void part_done(TaskNode& task, const std::shared_ptr<const Failure>& failure);
 
@@ -254,8 +266,20 @@ class EngineState {
   std::vector<std::shared_ptr<RunState>> deadlines_;
   std::thread deadline_thread_;
 
-  /// Threads that wait inside the engine: the destructor lets them leave first.
+  /// Threads of others inside the engine: the destructor lets them leave first.
   std::atomic<int> guests_{0};
+  class Guest {
+   public:
+    explicit Guest(EngineState& engine) : engine_(engine) {
+      engine_.guests_.fetch_add(1, std::memory_order_acq_rel);
+    }
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
+    ~Guest() { engine_.guests_.fetch_sub(1, std::memory_order_acq_rel); }
+
+   private:
+    EngineState& engine_;
+  };
   os::AdaptiveMutex waiters_mutex_;
   std::vector<os::Parker*> waiters_;  ///< Threads in wait_until.
 };

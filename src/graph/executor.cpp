@@ -49,7 +49,7 @@ std::shared_ptr<const Failure> skip_of(const TaskNode& task) {
   failure->what.name = task.name;
   if (const Failure* cause = task.poison.load(std::memory_order_relaxed)) {
     failure->what.cause = cause->what.task;
-    failure->what.message = "skipped because of task " + std::to_string(cause->what.task.value) +
+    failure->what.message = "skipped because of task " + std::to_string(cause->what.task.number()) +
                             (cause->what.name.empty() ? "" : " '" + cause->what.name + "'") + ": " +
                             cause->what.message;
     failure->cancelled = cause->cancelled;
@@ -66,14 +66,6 @@ void log_start(TaskNode& task, const Lane& lane) {
   task.log->started.store(os::cycle_count(), std::memory_order_relaxed);
 }
 
-void log_ready(TaskNode& task) {
-  task.log->state.store(TaskState::ready, std::memory_order_relaxed);
-  task.log->ready.store(os::cycle_count(), std::memory_order_relaxed);
-  if (const Edge* last = task.last_edge.load(std::memory_order_relaxed)) {
-    task.log->last_from.store(last->from, std::memory_order_relaxed);
-  }
-}
-
 /// Whether a lane that has just made `task` ready may run it next: only if nothing is before it.
 bool goes_on_here(const TaskNode& task, const Lane& lane) {
   return task.type == NodeType::task && !task.exact_lane && task.priority == 0 &&
@@ -84,6 +76,12 @@ bool goes_on_here(const TaskNode& task, const Lane& lane) {
 bool must_skip(const TaskNode& task) {
   return task.poison.load(std::memory_order_relaxed) != nullptr ||
          (task.run->cancelled() && task.host == nullptr && !base::planted("cancel_runs_waiting"));
+}
+
+/// Whether a part that was started must not run. For a group that was settled for all members when
+/// it started: some may be running already and wait for the others.
+bool dropped(const TaskNode& task) {
+  return task.type == NodeType::group ? task.group->dropped : must_skip(task);
 }
 
 }  // namespace
@@ -121,9 +119,7 @@ void EngineState::execute_part(Placed part, Lane& lane) {
   TaskPart& work = task.part_at(part.member);
   const bool group = task.type == NodeType::group;
   std::shared_ptr<const Failure> failure;
-  // A group whose run was ended while its members were on their way starts all the same: some may
-  // be running already and wait for the others.
-  if (!group && must_skip(task)) {
+  if (dropped(task)) {
     failure = skip_of(task);
   } else {
     if (task.log != nullptr) [[unlikely]]
@@ -168,7 +164,7 @@ void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void
   TaskNode& task = *part.task;
   TaskPart& work = task.part_at(part.member);
   const bool group = task.type == NodeType::group;
-  if (!group && must_skip(task)) {
+  if (dropped(task)) {
     const Scheduler::Ended ended = scheduler.end_dispatch(id);
     part_done(task, skip_of(task));
     scheduler.part_ended(*ended.lane);
@@ -189,6 +185,8 @@ void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void
 }
 
 void EngineState::complete_external(DispatchId id, const std::exception_ptr& error) {
+  // The run may end with this, and its engine with it: not before this thread has left.
+  const Guest guest(*this);
   const Scheduler::Ended ended = scheduler.end_dispatch(id);
   part_done(*ended.part.task, error == nullptr ? nullptr : failure_of(*ended.part.task, error));
   scheduler.part_ended(*ended.lane);
@@ -218,6 +216,18 @@ bool EngineState::settles_at_once(TaskNode& task) {
     return true;
   }
   return task.type == NodeType::task && !*task.part.body;
+}
+
+void EngineState::log_ready(TaskNode& task) {
+  task.log->state.store(TaskState::ready, std::memory_order_relaxed);
+  task.log->ready.store(os::cycle_count(), std::memory_order_relaxed);
+  const std::lock_guard lock(graph_mutex);
+  const Edge* last = task.last_edge.load(std::memory_order_relaxed);
+  while (last != nullptr) {
+    task.log->last_from.store(last->from, std::memory_order_relaxed);
+    Node* const join = tracker.kept_join(last->from);
+    last = join == nullptr ? nullptr : join->last_edge.load(std::memory_order_relaxed);
+  }
 }
 
 /// Starts a ready task, or tells the orchestration that waits for its turn.
@@ -275,13 +285,13 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
   Node* work = &first;
   first.link = nullptr;
   std::shared_ptr<const Failure> failure = first_failure;
-  while (work != nullptr) {
+  for (bool first_turn = true; work != nullptr; first_turn = false) {
     Node& node = *work;
     work = node.link;
     const bool is_task = node.type != NodeType::join;
     auto& task = static_cast<TaskNode&>(node);  // Looked at only if is_task.
     if (is_task) {
-      if (&node != &first && must_skip(task)) [[unlikely]]
+      if (!first_turn && must_skip(task)) [[unlikely]]
         failure = skip_of(task);
       task.part.own_body.reset();
       if (failure != nullptr) [[unlikely]]

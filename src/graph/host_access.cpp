@@ -29,7 +29,7 @@ void EngineState::host_access(OrchestrationState& orchestration, std::string_vie
     const TaskFailure cause = poison->what;
     TaskFailure failure{.task = id,
                         .name = std::string(what),
-                        .message = "needs what task " + std::to_string(cause.task.value) +
+                        .message = "needs what task " + std::to_string(cause.task.number()) +
                                    (cause.name.empty() ? "" : " '" + cause.name + "'") +
                                    " should have written, which failed: " + cause.message,
                         .cause = cause.task,

@@ -128,7 +128,10 @@ Scheduler::Served Scheduler::serve_attention(Lane& lane) {
     }
   }
   drain_outboxes();
-  if (part.task == nullptr) return Served::nothing;
+  if (part.task == nullptr) {
+    engine_.room_changed();  // A held lane has come to rest: blocked submitters prove anew.
+    return Served::nothing;
+  }
   engine_.execute_part(part, lane);
   return Served::ran;
 }

@@ -184,6 +184,8 @@ struct GroupState {
   std::atomic<std::uint32_t> members_left{0};  ///< Members that have not ended.
   std::atomic<bool> failed{false};             ///< Some member threw: the token of the others.
   std::shared_ptr<const Failure> failure;      ///< The first of them. Run mutex.
+  /// Its run had ended when its turn came: no member runs. Scheduler's mutex, before the start.
+  bool dropped = false;
 };
 
 /// A task in its slot of the window.

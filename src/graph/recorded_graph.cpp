@@ -24,8 +24,10 @@ class ChunkInference {
 
   void run() {
     find_regions();
-    for (std::uint32_t i = 0; i < chunk_.task_count; ++i) infer(i);
-    for (std::size_t r = 0; r < chunk_.regions.size(); ++r) close(chunk_.regions[r], *entries_[r]);
+    for (std::uint32_t i = 0; i < chunk_.task_count; ++i)
+      infer(i);
+    for (std::size_t r = 0; r < chunk_.regions.size(); ++r)
+      close(chunk_.regions[r], *entries_[r]);
   }
 
  private:
@@ -35,7 +37,7 @@ class ChunkInference {
   static constexpr std::uint64_t kPin = 1;
 
   BufferRecord& buffer_of(const RecordedArgument& argument) {
-    auto& buffer = buffers_[argument.tensor.buffer().value];
+    auto& buffer = buffers_[graph_.space_of(argument.place, argument.tensor)];
     if (buffer == nullptr) {
       buffer = std::make_unique<BufferRecord>();
       buffer->id = argument.tensor.buffer();
@@ -136,7 +138,8 @@ void ChunkInference::infer(std::uint32_t i) {
 
   // Inside.
   tracker_.begin(kPin, {});
-  for (const TrackedArgument& argument : arguments_[i]) tracker_.collect(argument);
+  for (const TrackedArgument& argument : arguments_[i])
+    tracker_.collect(argument);
   std::map<std::int64_t, ChunkEdge> found;  // By predecessor.
   const auto add = [&](std::int64_t from, const ChunkEdge& edge) {
     const auto [known, fresh] = found.emplace(from, edge);
@@ -166,7 +169,8 @@ void ChunkInference::infer(std::uint32_t i) {
     chunk_.edges.push_back(edge);
     const auto absorb = [&](std::vector<bool>& into, const std::vector<bool>& from) {
       into[edge.from] = true;
-      for (std::uint32_t k = 0; k < edge.from; ++k) into[k] = into[k] || from[k];
+      for (std::uint32_t k = 0; k < edge.from; ++k)
+        into[k] = into[k] || from[k];
     };
     absorb(before, before_[edge.from]);
     if (edge.carries_failure) absorb(fails_with, fails_with_[edge.from]);
@@ -197,7 +201,8 @@ void ChunkInference::close(BoundaryRegion& boundary, const RegionEntry& entry) {
 }  // namespace
 
 void RecordedGraph::compile() {
-  for (const ScopeEvent& event : scope_events) simple = simple && !event.manual;
+  for (const ScopeEvent& event : scope_events)
+    simple = simple && !event.manual;
   for (const RecordedTask& task : tasks) {
     simple = simple && task.type == NodeType::task;
     for (const RecordedPart& part : task.parts) {
@@ -224,10 +229,11 @@ void RecordedGraph::compile() {
         key.push_back(region.dims[static_cast<std::size_t>(d)].extent);
         key.push_back(region.dims[static_cast<std::size_t>(d)].stride);
       }
-      boundary.slot = numbers
-                          .emplace(std::pair(boundary.tensor.buffer().value, std::move(key)),
-                                   static_cast<std::uint32_t>(numbers.size()))
-                          .first->second;
+      boundary.slot =
+          numbers
+              .emplace(std::pair(space_of(boundary.place, boundary.tensor), std::move(key)),
+                       static_cast<std::uint32_t>(numbers.size()))
+              .first->second;
     }
     edge_count += chunk.edges.size();
     first += chunk.task_count;

@@ -24,7 +24,7 @@ namespace strata::graph {
 /// Which buffer a recorded tensor is in.
 struct RecordedPlace {
   enum class In : std::uint8_t { parameter, fixed, temporary } in = In::parameter;
-  std::uint32_t index = 0;  ///< Class of parameters, or index of the temporary; unused for fixed.
+  std::uint32_t index = 0;  ///< Of the parameter or the temporary; unused for fixed.
 };
 
 /// Stand-in buffer ids.
@@ -79,15 +79,16 @@ struct ChunkEdge {
 /// One region at the boundary of a chunk.
 struct BoundaryRegion {
   RecordedPlace place;
-  Tensor tensor;           ///< A tensor that covers it, as recorded.
-  std::uint32_t slot = 0;  ///< Index in Binding::entries: the same region has the same in all chunks.
+  Tensor tensor;  ///< A tensor that covers it, as recorded.
+  std::uint32_t slot =
+      0;  ///< Index in Binding::entries: the same region has the same in all chunks.
   struct Access {
-    std::uint32_t task;    ///< Within the chunk.
+    std::uint32_t task;  ///< Within the chunk.
     std::int32_t argument;
   };
-  std::vector<Access> reads;   ///< May see writers from outside.
-  std::vector<Access> writes;  ///< Must wait for accesses from outside.
-  bool mixed = false;          ///< Some read sees writers from outside and inside.
+  std::vector<Access> reads;      ///< May see writers from outside.
+  std::vector<Access> writes;     ///< Must wait for accesses from outside.
+  bool mixed = false;             ///< Some read sees writers from outside and inside.
   std::int64_t last_writer = -1;  ///< Replacing writer at the end of the chunk, or -1: outside.
   std::vector<std::uint32_t> last_readers;  ///< Readers since, in order.
 };
@@ -109,8 +110,8 @@ struct Chunk {
 struct Binding {
   std::vector<Tensor> tensors;
   std::vector<std::uint64_t> scalars;
-  bool reinfer = false;   ///< The tensors overlap otherwise than recorded.
-  bool counted = false;   ///< Some are in storage whose users are counted.
+  bool reinfer = false;                       ///< The tensors overlap otherwise than recorded.
+  bool counted = false;                       ///< Some are in storage whose users are counted.
   std::vector<detail::TensorRecord> records;  ///< Of all tasks, one behind the other.
   std::vector<std::int64_t> dims;
   std::vector<std::uint64_t> task_scalars;
@@ -130,8 +131,13 @@ class RecordedGraph {
   /// Infers once, after all tasks are recorded.
   void compile();
 
-  std::vector<Tensor> parameters;  ///< As given to the orchestration (stand-ins).
-  std::vector<std::uint32_t> parameter_class;
+  std::vector<Tensor> parameters;              ///< As given to the orchestration (stand-ins).
+  std::vector<std::uint32_t> parameter_class;  ///< The same for those whose examples overlap.
+  /// The same for two arguments exactly if they may share bytes as recorded.
+  [[nodiscard]] std::uint64_t space_of(const RecordedPlace& place, const Tensor& tensor) const {
+    return place.in == RecordedPlace::In::parameter ? kStandIn | parameter_class[place.index]
+                                                    : tensor.buffer().value;
+  }
   std::uint32_t class_count = 0;
   std::size_t scalar_count = 0;
   std::uint32_t temporary_count = 0;

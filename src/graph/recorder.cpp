@@ -15,7 +15,8 @@ std::string task_text(std::string_view what, std::string_view name, std::size_t 
   return text;
 }
 
-/// Gives each parameter a stand-in buffer; those whose examples overlap share one.
+/// Gives each parameter a stand-in buffer, and those whose examples overlap one class. Within a
+/// class offsets are those of the examples' common buffer.
 void place_parameters(RecordedGraph& graph, const RecordingSpec& spec) {
   const std::size_t count = spec.tensors.size();
   graph.parameter_class.assign(count, 0);
@@ -48,8 +49,8 @@ void place_parameters(RecordedGraph& graph, const RecordingSpec& spec) {
     const Reach reach = reach_of(example);
     const std::int64_t offset =
         example.has_storage() ? example.byte_offset() : example.byte_offset() - reach.begin;
-    graph.parameters.emplace_back(BufferId{kStandIn | (graph.parameter_class[i] + 1)}, offset,
-                                  example.dtype(), example.shape(), example.strides());
+    graph.parameters.emplace_back(BufferId{kStandIn | (i + 1)}, offset, example.dtype(),
+                                  example.shape(), example.strides());
   }
 }
 
@@ -147,18 +148,17 @@ void RecorderState::record_part(RecordedTask& task, Body& body, std::span<const 
       }
       recorded.place = {RecordedPlace::In::temporary, static_cast<std::uint32_t>(temporary)};
     } else {
-      const std::uint64_t its_class = (buffer & ~kStandIn) - 1;
-      bool inside = reach.begin == reach.end;
-      for (std::size_t p = 0; p < graph_.parameters.size() && !inside; ++p) {
-        if (graph_.parameter_class[p] != its_class) continue;
-        const Reach whole = reach_of(graph_.parameters[p]);
-        inside = whole.begin <= reach.begin && reach.end <= whole.end;
-      }
-      if (!inside) {
+      const std::uint64_t parameter = (buffer & ~kStandIn) - 1;
+      const Reach whole = parameter < graph_.parameters.size()
+                              ? reach_of(graph_.parameters[parameter])
+                              : Reach{.begin = 0, .end = -1};
+      if (whole.end < whole.begin)
+        throw InvalidArgument(where + " is a tensor of another recording");
+      if (reach.begin != reach.end && (reach.begin < whole.begin || whole.end < reach.end)) {
         throw InvalidArgument(where + ": " + recorded.tensor.to_string() +
                               " reaches outside the parameter it is a view of");
       }
-      recorded.place = {RecordedPlace::In::parameter, static_cast<std::uint32_t>(its_class)};
+      recorded.place = {RecordedPlace::In::parameter, static_cast<std::uint32_t>(parameter)};
     }
   }
   for (const Scalar& scalar : scalars) {

@@ -1,8 +1,8 @@
 // RecorderState: takes down what an orchestration submits while it is being recorded.
 //
 // Parameters, and tensors that the recorded tasks allocate, live in stand-in buffers: ids that no
-// engine ever gives out. Parameters whose example regions overlap share one, since what overlaps
-// among them is part of the recording.
+// engine ever gives out. Parameters whose example regions overlap are of one class, since what
+// overlaps among them is part of the recording.
 //
 // Thread safety: one thread, the one that records.
 #pragma once

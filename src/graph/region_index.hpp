@@ -6,16 +6,19 @@
 // box in it. The chain grows with the layouts that come, and is replaced when most regions do not
 // fit it.
 //
-// The boxes hang in a balanced binary tree of bounding boxes (a dynamic AABB tree, as used for the
-// broad phase of collision tests; heights are kept as in an AVL tree), so a query costs
-// O(log n + hits) for disjoint tiles. Few regions (up to kLinearLimit) are a plain list.
+// The boxes are held by a RegionGrid, which finds tiles and blocks of like sizes by a look into a
+// hash table; those that it turns down (of one size too many, or too sparse for the queries that
+// come) hang in a RegionTree, which finds any in logarithmic time.
 //
 // Thread safety: none; the dependency tracker's lock guards it.
 //
 // Invariants
-//   (1) query(r) visits every inserted region that shares a byte with r (it may visit others).
+//   (1) query(r) visits every inserted region that shares a byte with r (it may visit others), and
+//       none twice.
 //   (2) A handle stays valid until erase(); no other call invalidates it.
-//   (3) Tree height is O(log n) whatever the order of insertions and erasures.
+//   (3) Whatever the order of insertions, erasures and queries: a query looks at
+//       O(log n + regions whose boxes meet) boxes and cells, on average over the calls, where the
+//       boxes in the tree do not overlay each other.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +41,6 @@ class RegionIndex {
   RegionIndex(const RegionIndex&) = delete;
   RegionIndex& operator=(const RegionIndex&) = delete;
 
-  /// More regions than this hang in the tree; no more than half as many are a list again.
-  static constexpr std::size_t kLinearLimit = 16;
-
   /// Adds a region (not empty) with the caller's payload. May re-build the index when the region
   /// brings another layout; that costs O(log n) per insertion on average.
   Handle insert(const Region& region, void* payload);
@@ -58,10 +58,10 @@ class RegionIndex {
         const_cast<void*>(static_cast<const void*>(&visit)));
   }
 
-  /// Levels of the tree below its root; 0 while the regions are a list. For tests.
+  /// Levels of the tree below its root. For tests.
   [[nodiscard]] int height() const noexcept;
-  /// Boxes that query(region) would compare. For tests.
-  [[nodiscard]] std::size_t boxes_compared(const Region& region) const;
+  /// Cells and boxes that query(region) looks at. For tests.
+  [[nodiscard]] std::size_t looks(const Region& region) const;
 
  private:
   void query_erased(const Region& region, void (*visit)(void* closure, void* payload),

@@ -22,14 +22,46 @@
 
 namespace strata::graph {
 
-/// Closed intervals of coordinates; unused ones are [0, 0].
-struct LayoutBox {
+/// Divides by a fixed number by multiplying with its reciprocal.
+class Divisor {
+ public:
+  Divisor() = default;
+  /// Requires 0 < divisor <= 2^62.
+  explicit Divisor(std::int64_t divisor) noexcept
+      : divisor_(divisor), inverse_((std::int64_t{1} << kShift) / divisor + 1) {}
+
+  [[nodiscard]] std::int64_t value() const noexcept { return divisor_; }
+
+  /// The quotient rounded down, or one off where dividend * divisor is beyond 2^62 or below 0.
+  /// Never falls when the dividend rises.
+  [[nodiscard]] std::int64_t about(std::int64_t dividend) const noexcept {
+    return static_cast<std::int64_t>((static_cast<Product>(dividend) * inverse_) >> kShift);
+  }
+
+  /// The quotient rounded down. Requires |dividend| <= 2^62.
+  [[nodiscard]] std::int64_t floor(std::int64_t dividend) const noexcept {
+    std::int64_t quotient = about(dividend);
+    // Unsigned: the product may be beyond 64 bits where the rest is not.
+    const auto rest = static_cast<std::int64_t>(static_cast<std::uint64_t>(dividend) -
+                                                static_cast<std::uint64_t>(quotient) *
+                                                    static_cast<std::uint64_t>(divisor_));
+    quotient -= rest < 0 ? 1 : 0;
+    quotient += rest >= divisor_ ? 1 : 0;
+    return quotient;
+  }
+
+ private:
+  __extension__ using Product = __int128;
+  static constexpr int kShift = 62;
+  std::int64_t divisor_ = 1;
+  std::int64_t inverse_ = (std::int64_t{1} << kShift) + 1;
+};
+
+/// Closed intervals of coordinates; unused ones are [0, 0]. One cache line.
+struct alignas(64) LayoutBox {
   static constexpr std::size_t kLevels = 4;
   std::array<std::int64_t, kLevels> low{};
   std::array<std::int64_t, kLevels> high{};
-  /// A coordinate is wider than it had to be, since the region runs over the end of a row: rows
-  /// begin elsewhere than the layout thinks.
-  bool wraps = false;
 
   [[nodiscard]] bool meets(const LayoutBox& other) const noexcept {
     bool apart = false;
@@ -51,6 +83,14 @@ struct LayoutBox {
       high[i] = std::max(high[i], other.high[i]);
     }
   }
+};
+
+/// The box of a region.
+struct RegionBox {
+  LayoutBox bounds;
+  /// A coordinate is wider than it had to be, since the region runs over the end of a row: rows
+  /// begin elsewhere than the layout thinks.
+  bool wraps = false;
 };
 
 class RegionLayout {
@@ -93,73 +133,75 @@ class RegionLayout {
     return true;
   }
 
-  [[nodiscard]] LayoutBox box_of(const Region& region) const noexcept {
-    LayoutBox box;
+  [[nodiscard]] RegionBox box_of(const Region& region) const noexcept {
+    RegionBox box;
+    find_box(region, box);
+    return box;
+  }
+
+  /// box_of() into a box that stays where it is: to copy one that was just written is slow.
+  void find_box(const Region& region, RegionBox& box) const noexcept {
+    box.wraps = false;
     std::int64_t first = region.begin - origin_;      // First byte within the current row, and ...
     std::int64_t length = region.end - region.begin;  // ... bytes from there to the last one.
-    std::int64_t row = 0;                             // Bytes of the current row; 0: unbounded.
+    std::int64_t row = 0;                             // Coordinates in a row of this level.
     for (std::size_t level = 0; level < count_; ++level) {
-      const std::int64_t stride = strides_[level];
+      const Divisor& stride = strides_[level];
+      const std::int64_t index = stride.floor(first);
+      first -= index * stride.value();
       const std::int64_t last = first + length - 1;
-      const std::int64_t index = floor_div(first, stride);
-      set(box, level, index, first, last, row, stride);
+      set(box, level, index, last < stride.value() ? index : index + stride.floor(last), row);
       // Dimensions whose stride is a multiple of this one do not move within a row of it.
       length = 1;
       for (int d = region.dim_count - 1; d >= 0; --d) {
         const RegionDim& dim = region.dims[static_cast<std::size_t>(d)];
         if (!multiple(dim.stride, level)) length += (dim.extent - 1) * dim.stride;
       }
-      first -= index * stride;
-      row = stride;
+      row = rows_[level];
     }
-    set(box, count_, first, first, first + length - 1, row, 1);
-    return box;
+    set(box, count_, first, first + length - 1, row);
+    for (std::size_t level = count_ + 1; level < LayoutBox::kLevels; ++level)
+      box.bounds.low[level] = box.bounds.high[level] = 0;
   }
 
  private:
-  using Strides = std::array<std::int64_t, kMaxStrides>;
-
-  static std::int64_t floor_div(std::int64_t a, std::int64_t b) noexcept {
-    const std::int64_t quotient = a / b;
-    return quotient * b > a ? quotient - 1 : quotient;
+  /// Bounds of one coordinate; a region that runs over the end of its row may be anywhere in it.
+  /// `row`: coordinates in one; 0: unbounded.
+  static void set(RegionBox& box, std::size_t level, std::int64_t first, std::int64_t last,
+                  std::int64_t row) noexcept {
+    const bool over = row != 0 && last >= row;
+    box.wraps |= over && last - first < row - 1;
+    box.bounds.low[level] = over ? 0 : first;
+    box.bounds.high[level] = over ? row - 1 : last;
   }
 
-  /// Bounds of one coordinate; a region that runs over the end of its row may be anywhere in it.
-  static void set(LayoutBox& box, std::size_t level, std::int64_t index, std::int64_t first,
-                  std::int64_t last, std::int64_t row, std::int64_t stride) noexcept {
-    if (row != 0 && last >= row) {
-      box.wraps |= last - first < row - 1;
-      box.low[level] = 0;
-      box.high[level] = stride == 1 ? row - 1 : row / stride - 1;
-    } else {
-      box.low[level] = index;
-      box.high[level] = stride == 1 ? last : floor_div(last, stride);
-    }
+  [[nodiscard]] std::int64_t stride_at(std::size_t level) const noexcept {
+    return strides_[level].value();
   }
 
   /// Is `stride` a multiple of the layout's stride at `level`?
   [[nodiscard]] bool multiple(std::int64_t stride, std::size_t level) const noexcept {
-    if (stride < strides_[level]) return false;
+    if (stride < stride_at(level)) return false;
     for (std::size_t i = 0; i <= level; ++i) {
-      if (strides_[i] == stride) return true;  // Spares the division in nearly all cases.
+      if (stride_at(i) == stride) return true;  // Spares the division in nearly all cases.
     }
-    return stride % strides_[level] == 0;
+    return stride % stride_at(level) == 0;
   }
 
   /// Where `stride` stands, or would stand, in the chain.
   [[nodiscard]] std::size_t place_of(std::int64_t stride) const noexcept {
     std::size_t at = 0;
-    while (at < count_ && strides_[at] > stride)
+    while (at < count_ && stride_at(at) > stride)
       ++at;
     return at;
   }
   [[nodiscard]] bool has(std::size_t at, std::int64_t stride) const noexcept {
-    return at < count_ && strides_[at] == stride;
+    return at < count_ && stride_at(at) == stride;
   }
   /// Would the chain still be one with `stride` put in at its place?
   [[nodiscard]] bool joins(std::size_t at, std::int64_t stride) const noexcept {
-    return (at == count_ || stride % strides_[at] == 0) &&
-           (at == 0 || strides_[at - 1] % stride == 0);
+    return (at == count_ || stride % stride_at(at) == 0) &&
+           (at == 0 || stride_at(at - 1) % stride == 0);
   }
 
   bool take(std::int64_t stride) noexcept {
@@ -167,12 +209,15 @@ class RegionLayout {
     if (has(at, stride) || count_ == kMaxStrides || !joins(at, stride)) return false;
     for (std::size_t i = count_; i > at; --i)
       strides_[i] = strides_[i - 1];
-    strides_[at] = stride;
+    strides_[at] = Divisor(stride);
     ++count_;
+    for (std::size_t i = 0; i < count_; ++i)
+      rows_[i] = i + 1 < count_ ? stride_at(i) / stride_at(i + 1) : stride_at(i);
     return true;
   }
 
-  Strides strides_{};
+  std::array<Divisor, kMaxStrides> strides_;
+  std::array<std::int64_t, kMaxStrides> rows_{};  ///< Coordinates of the next level in a stride.
   std::size_t count_ = 0;
   std::int64_t origin_ = 0;
   int shifts_left_ = kMaxShifts;

@@ -52,7 +52,7 @@ class Replay {
   std::span<const Tensor> tensors_;
   std::span<const Scalar> scalars_;
   std::vector<Tensor> temporaries_;
-  std::vector<TaskId> ids_;       ///< Of the tasks submitted so far.
+  std::vector<TaskId> ids_;  ///< Of the tasks submitted so far.
   std::size_t next_event_ = 0;
 
   // Of the chunk under way.
@@ -136,18 +136,12 @@ Tensor Replay::bound(const RecordedPlace& place, const Tensor& recorded) const {
     case RecordedPlace::In::parameter:
       break;
   }
-  // Of the parameters of its class, the one that the view lies in.
-  const Reach reach = reach_of(recorded);
-  for (std::size_t p = 0; p < recording_.parameters.size(); ++p) {
-    if (recording_.parameter_class[p] != place.index) continue;
-    const Reach whole = reach_of(recording_.parameters[p]);
-    if (reach.begin < whole.begin || whole.end < reach.end) continue;
-    const std::int64_t shift = tensors_[p].byte_offset() - recording_.parameters[p].byte_offset();
-    return Tensor(tensors_[p].buffer(), recorded.byte_offset() + shift, recorded.dtype(),
-                  recorded.shape(), recorded.strides())
-        .tracked(std::max(recorded.tracking(), tensors_[p].tracking()));
-  }
-  throw RecordingError("Orchestration::replay: a recorded view lies in no parameter");
+  const Tensor& parameter = tensors_[place.index];
+  const std::int64_t shift =
+      parameter.byte_offset() - recording_.parameters[place.index].byte_offset();
+  return Tensor(parameter.buffer(), recorded.byte_offset() + shift, recorded.dtype(),
+                recorded.shape(), recorded.strides())
+      .tracked(std::max(recorded.tracking(), parameter.tracking()));
 }
 
 /// Whether the bound tensors overlap where the recorded ones did not, or otherwise.
@@ -164,9 +158,8 @@ bool Replay::overlaps_otherwise() const {
   for (std::size_t p = 0; p < tensors_.size(); ++p) {
     for (std::size_t q = 0; q < p; ++q) {
       const bool recorded_together = recording_.parameter_class[p] == recording_.parameter_class[q];
-      if (recorded_together
-              ? tensors_[p].buffer() != tensors_[q].buffer() || shift(p) != shift(q)
-              : meet(tensors_[p], tensors_[q])) {
+      if (recorded_together ? tensors_[p].buffer() != tensors_[q].buffer() || shift(p) != shift(q)
+                            : meet(tensors_[p], tensors_[q])) {
         return true;
       }
     }
@@ -197,7 +190,8 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
     if (!recording_.simple) run_scope_events(i);
     const RecordedTask& task = recording_.tasks[i];
     std::size_t tensors = 0;
-    for (const RecordedPart& part : task.parts) tensors += part.tensors.size();
+    for (const RecordedPart& part : task.parts)
+      tensors += part.tensors.size();
     std::vector<Tensor> views;
     views.reserve(tensors);  // Arguments point into it.
     std::vector<std::vector<TensorArg>> args(task.parts.size());
@@ -219,9 +213,8 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
         args[p].push_back(arg);
       }
       for (const Scalar& scalar : part.scalars) {
-        values[p].push_back(scalar.parameter < 0
-                                ? scalar
-                                : scalars_[static_cast<std::size_t>(scalar.parameter)]);
+        values[p].push_back(
+            scalar.parameter < 0 ? scalar : scalars_[static_cast<std::size_t>(scalar.parameter)]);
       }
       parts.push_back({.body = part.body.get(),
                        .tensors = args[p],
@@ -230,7 +223,8 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
                        .shared = true});
     }
     std::vector<TaskId> after = task.after_outside;
-    for (const std::uint32_t index : task.after) after.push_back(ids_[index]);
+    for (const std::uint32_t index : task.after)
+      after.push_back(ids_[index]);
     engine_.submit(orchestration_,
                    {.type = task.type,
                     .parts = parts,
@@ -245,10 +239,11 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
 
 // ---- By chunks ----------------------------------------------------------------------------------
 
-/// The arguments of all tasks with these tensors and scalars: those of a recent replay if it had the
-/// same.
+/// The arguments of all tasks with these tensors and scalars: those of a recent replay if it had
+/// the same.
 std::shared_ptr<Binding> Replay::bind() {
-  if (std::ranges::any_of(tensors_, [](const Tensor& t) { return t.tracking() != Tracking::full; })) {
+  if (std::ranges::any_of(tensors_,
+                          [](const Tensor& t) { return t.tracking() != Tracking::full; })) {
     return nullptr;
   }
   const std::lock_guard lock(engine_.graph_mutex);
@@ -280,7 +275,8 @@ std::shared_ptr<Binding> Replay::bind() {
 std::shared_ptr<Binding> Replay::make_binding() {
   auto binding = std::make_shared<Binding>();
   binding->tensors.assign(tensors_.begin(), tensors_.end());
-  for (const Scalar& scalar : scalars_) binding->scalars.push_back(scalar.bits);
+  for (const Scalar& scalar : scalars_)
+    binding->scalars.push_back(scalar.bits);
   binding->entries.resize(recording_.region_count);
   binding->reinfer = overlaps_otherwise();
   if (binding->reinfer) return binding;
@@ -341,7 +337,8 @@ void Replay::check_buffers() const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     check(tensors_[i], "tensor " + std::to_string(i));
   }
-  for (const Tensor& tensor : recording_.fixed) check(tensor, "a tensor of the recording");
+  for (const Tensor& tensor : recording_.fixed)
+    check(tensor, "a tensor of the recording");
 }
 
 /// Submits a chunk as one step. False if it must be submitted task by task: failures are about.
@@ -351,7 +348,7 @@ bool Replay::submit_chunk(const Chunk& chunk) {
   waiting_.assign(chunk.task_count, 0);
   guarded_.assign(chunk.task_count, false);
   edges_ = 0;
-  std::vector<DependencyTracker::MadeJoin> joins;
+  auto& joins = orchestration_.joins;
   std::unique_lock lock(engine_.graph_mutex);
   for (;;) {
     engine_.throw_if_ended(run);
@@ -367,10 +364,12 @@ bool Replay::submit_chunk(const Chunk& chunk) {
     lock.lock();
   }
   if (!engine_.failures.empty() || !find_outside(chunk)) {
-    for (std::size_t i = chunk.task_count; i-- > 0;) engine_.window.give_back(slots_[i]);
+    for (std::size_t i = chunk.task_count; i-- > 0;)
+      engine_.window.give_back(slots_[i]);
     return false;
   }
-  for (std::uint32_t i = 0; i < chunk.task_count; ++i) place_task(chunk, i);
+  for (std::uint32_t i = 0; i < chunk.task_count; ++i)
+    place_task(chunk, i);
   link_outside(chunk);
   for (std::uint32_t i = 0; i < chunk.task_count; ++i) {
     // Without predecessors outside nobody can release it before the chunk starts.
@@ -412,8 +411,7 @@ bool Replay::find_outside(const Chunk& chunk) {
     if (cached.entry == nullptr || cached.entry->serial != cached.serial) {
       const Tensor tensor = bound(boundary.place, boundary.tensor);
       BufferRecord& buffer = engine_.buffers.at(tensor.buffer());
-      cached.entry =
-          tracker.find_region(buffer, tensor, strata::graph::region_of(tensor), pin);
+      cached.entry = tracker.find_region(buffer, tensor, strata::graph::region_of(tensor), pin);
       cached.serial = cached.entry->serial;
     }
     cached.entry->pinned_by = pin;
@@ -449,7 +447,7 @@ void Replay::place_task(const Chunk& chunk, std::uint32_t i) {
   const std::uint64_t id = (engine_.next_task++ << TaskWindow::kSlotBits) | task.slot;
   task.reset_for_submit(id, NodeType::task, orchestration_.run.get());
   task.place = recorded.target.index;
-  task.exact_lane = recorded.target.by == Target::By::lane;
+  task.exact_lane = recorded.target.by == Target::By::lane && *recorded.parts[0].body;
   task.priority = recorded.priority;
   task.unordered = recorded.unordered;
   task.order_ready = false;
@@ -535,7 +533,8 @@ void Replay::link_outside(const Chunk& chunk) {
     for (const std::uint32_t after : recorded.after) {
       if (after < chunk.first_task) add_after(ids_[after]);
     }
-    for (const TaskId after : recorded.after_outside) add_after(after);
+    for (const TaskId after : recorded.after_outside)
+      add_after(after);
   }
 }
 

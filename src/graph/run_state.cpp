@@ -80,11 +80,13 @@ void RunState::throw_result() const {
   }
   if (failed.empty() && skipped.empty()) return;
   const TaskFailure& first = failed.empty() ? skipped.front() : failed.front();
-  std::string message = name + " failed: task " + std::to_string(first.task.value) +
+  std::string message = name + " failed: task " + std::to_string(first.task.number()) +
                         (first.name.empty() ? "" : " '" + first.name + "'") +
-                        (failed.empty() ? " was skipped: " : " threw: ") + first.message;
+                        (failed.empty() ? " was " : " threw: ") + first.message;
   if (failed.size() > 1) message += "; " + std::to_string(failed.size() - 1) + " more failed";
-  if (!skipped.empty()) {
+  if (failed.empty()) {
+    if (skipped.size() > 1) message += "; so were " + std::to_string(skipped.size() - 1) + " more";
+  } else if (!skipped.empty()) {
     message += "; " + std::to_string(skipped.size()) + " skipped since they needed what was lost";
   }
   throw RunFailed(message, std::move(failed), std::move(skipped));
@@ -151,7 +153,7 @@ std::vector<GraphEdge> RunState::why(TaskId task) const {
         std::lower_bound(log_.begin(), log_.end(), task,
                          [](const LoggedNode& logged, TaskId id) { return logged.task < id; });
     if (node == log_.end() || node->task != task) {
-      throw InvalidArgument("Run::why: " + name + " has no task " + std::to_string(task.value));
+      throw InvalidArgument("Run::why: " + name + " has no task " + std::to_string(task.number()));
     }
     std::vector<GraphEdge> found = node->edges;
     const std::uint64_t last = node->last_from.load(std::memory_order_relaxed);

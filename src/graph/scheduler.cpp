@@ -53,6 +53,7 @@ Scheduler::~Scheduler() { stop(); }
 void Scheduler::stop() {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) return;
     stopping_ = true;
     for (auto& lane : lanes_)
       update_attention(*lane);
@@ -130,13 +131,16 @@ void Scheduler::withdraw(TaskNode& task) {
 }
 
 void Scheduler::part_ended(Lane& lane) {
+  bool held = false;
   {
     const std::lock_guard lock(mutex_);
     --lane.in_flight;
     advance(lane);
     if (lane.kind->external) pump(*lane.kind);
+    held = holds_ != 0;
   }
   drain_outboxes();
+  if (held) engine_.room_changed();  // Blocked submitters prove anew.
 }
 
 // ---- The orders; mutex held ---------------------------------------------------------------------
@@ -209,6 +213,7 @@ bool Scheduler::try_start_group(TaskNode& group) {
   bool all_idle = true;
   each_lane([&](Lane& lane) { all_idle = all_idle && idle(lane); });
   if (!all_idle) return false;  // The last lane to become idle comes here again.
+  group.group->dropped = group.run->cancelled() && !base::planted("cancel_runs_waiting");
   each_lane([&](Lane& lane) {
     const Placed part = lane.order.front();
     lane.order.pop_front();

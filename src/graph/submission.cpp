@@ -140,11 +140,12 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   FreshBuffers fresh_buffers(*this);
   TaskNode* task = nullptr;
   std::uint32_t waiting = 0;
-  std::vector<DependencyTracker::MadeJoin> joins;
   std::vector<Fresh> fresh;
 
   std::unique_lock lock(graph_mutex);
-  const bool manual = scope.manual && !base::planted("manual_scope_infers");
+  // A host access waits for its turn in any scope.
+  const bool manual =
+      scope.manual && spec.type != NodeType::host && !base::planted("manual_scope_infers");
   auto& tracked = scratch_;
   std::uint64_t pin = 0;
   // Room first: each time round everything is checked again, as the world may have changed.
@@ -225,7 +226,8 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   const std::uint64_t new_id = (next_task << TaskWindow::kSlotBits) | task->slot;
   task->reset_for_submit(new_id, spec.type, &run);
   task->place = spec.target.index;
-  task->exact_lane = spec.type == NodeType::task && spec.target.by == Target::By::lane;
+  task->exact_lane =
+      spec.type == NodeType::task && spec.target.by == Target::By::lane && *spec.parts[0].body;
   task->priority = spec.priority;
   task->unordered = spec.unordered;
   task->order_ready = false;
@@ -292,6 +294,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
     }
   }
   if (task->exact_lane || spec.type == NodeType::group) scheduler.enlist(*task);
+  auto& joins = orchestration.joins;  // Swapped, so that both keep their memory.
   if (!tracker.made_joins().empty()) [[unlikely]]
     joins.swap(tracker.made_joins());
   // Before the guard drops: the task may end at once.
@@ -335,28 +338,34 @@ void EngineState::refuse_assumed(TaskNode& task, const NodeSpec& spec) {
       "is strict (RunOptions::strict); use views of one layout, or after()");
 }
 
+/// Enters the task and its edges in the run's kept graph. Graph lock held, before the guard drops.
 void EngineState::log_task(TaskNode& task, RunState& run) {
   LoggedNode& log = run.log(TaskId{task.id}, task.name);
-  const auto add = [&](auto&& self, NodeRef from, const Dependency& dependency) -> void {
-    // A join stands for the tasks before it.
-    if ((from.id & TaskWindow::kSlotMask) == TaskWindow::kSlotMask) {
-      Node* const join = tracker.kept_join(from.id);
-      if (join == nullptr) return;
-      for (std::uint32_t i = 0; i < join->edge_count; ++i) {
-        const TaskId before{join->edge(i).from};
-        self(self, {window.at(before), before.value}, dependency);
-      }
+  const auto add = [&](auto&& self, const Edge& edge, const GraphEdge& as) -> void {
+    Node* const join = tracker.kept_join(edge.from);
+    if (join == nullptr) {
+      log.edges.push_back(as);
+      log.edges.back().from = TaskId{edge.from};
+      log.edges.back().waited = edge.waited && as.waited;
       return;
     }
-    log.edges.push_back({.from = TaskId{from.id},
-                         .to = TaskId{task.id},
-                         .hazard = dependency.hazard,
-                         .argument = dependency.argument,
-                         .assumed = dependency.assumed,
-                         .waited = !from.finished()});
+    // A join stands for the tasks before it.
+    for (std::uint32_t i = 0; i < join->edge_count; ++i) {
+      const Edge& member = join->edge(i);
+      GraphEdge through = as;
+      if (as.hazard == Hazard::write_after_read) through.hazard = member.hazard;
+      self(self, member, through);
+    }
   };
-  for (const Dependency& dependency : tracker.dependencies()) {
-    add(add, dependency.node, dependency);
+  for (std::uint32_t i = 0; i < task.edge_count; ++i) {
+    const Edge& edge = task.edge(i);
+    add(add, edge,
+        {.from = TaskId{edge.from},
+         .to = TaskId{task.id},
+         .hazard = edge.hazard,
+         .argument = edge.argument,
+         .assumed = edge.assumed,
+         .waited = edge.waited});
   }
   task.log = &log;
 }

@@ -24,9 +24,21 @@ TaskWindow::~TaskWindow() {
   }
 }
 
-bool TaskWindow::refill() {
+/// Moves what was given back to the free slots.
+void TaskWindow::reclaim() noexcept {
+  if (returned_.load(std::memory_order_seq_cst) == nullptr) return;
   // Pairs with give_back(), see there.
-  local_ = static_cast<TaskNode*>(returned_.exchange(nullptr, std::memory_order_seq_cst));
+  Node* const first = returned_.exchange(nullptr, std::memory_order_seq_cst);
+  Node* last = first;
+  for (++free_; last->link != nullptr; last = last->link)
+    ++free_;
+  last->link = local_;  // The latest ones, still warm, come first.
+  local_ = static_cast<TaskNode*>(first);
+}
+
+/// Makes at least one slot free, if that can be.
+bool TaskWindow::refill() {
+  reclaim();
   if (local_ != nullptr) return true;
   if (made_ == capacity_) return false;
   const std::size_t count = std::min(kChunk, capacity_ - made_);
@@ -38,28 +50,21 @@ bool TaskWindow::refill() {
   for (std::size_t i = count; i-- > 0;) {
     auto* node = ::new (&chunk->slots[i]) TaskNode;
     node->slot = static_cast<std::uint32_t>(made_ + i);
-    node->link = local_;
-    local_ = node;
+    put_back(node);
   }
   made_ += count;
   return true;
 }
 
-bool TaskWindow::take_all(std::span<TaskNode*> into) {
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    into[i] = take();
-    if (into[i] == nullptr) {
-      while (i-- > 0) put_back(into[i]);
-      return false;
-    }
-  }
-  return true;
+bool TaskWindow::has_room_for(std::size_t count) {
+  if (free_ < count) reclaim();
+  return free_ + (capacity_ - made_) >= count;
 }
 
-bool TaskWindow::has_room_for(std::size_t count) {
-  std::vector<TaskNode*> slots(count);
-  if (!take_all(slots)) return false;
-  for (std::size_t i = count; i-- > 0;) put_back(slots[i]);
+bool TaskWindow::take_all(std::span<TaskNode*> into) {
+  if (!has_room_for(into.size())) return false;
+  for (TaskNode*& slot : into)
+    slot = take();
   return true;
 }
 
@@ -67,17 +72,6 @@ TaskNode* TaskWindow::at(TaskId id) noexcept {
   const std::uint64_t slot = id.value & kSlotMask;
   if (slot >= made_) return nullptr;
   return &chunks_[slot / kChunk]->slots[slot % kChunk];
-}
-
-std::size_t TaskWindow::in_flight() const noexcept {
-  std::size_t free_slots = 0;
-  for (const Node* n = local_; n != nullptr; n = n->link)
-    ++free_slots;
-  // Only take() removes from the stack, and it is excluded by the graph lock.
-  for (const Node* n = returned_.load(std::memory_order_acquire); n != nullptr; n = n->link) {
-    ++free_slots;
-  }
-  return made_ - free_slots;
 }
 
 }  // namespace strata::graph

@@ -43,6 +43,7 @@ class TaskWindow {
     }
     TaskNode* node = local_;
     local_ = static_cast<TaskNode*>(node->link);
+    --free_;
     prefetch(local_);
     return node;
   }
@@ -62,14 +63,18 @@ class TaskWindow {
   /// Whether take_all() of that many would succeed.
   [[nodiscard]] bool has_room_for(std::size_t count);
   /// Whether take() would find a slot.
-  [[nodiscard]] bool has_room() { return local_ != nullptr || refill(); }
-  /// Slots in flight. Graph lock; linear in the free slots.
-  [[nodiscard]] std::size_t in_flight() const noexcept;
+  [[nodiscard]] bool has_room() { return has_room_for(1); }
+  /// Slots in flight. Graph lock; linear in the slots given back since the last call.
+  [[nodiscard]] std::size_t in_flight() noexcept {
+    reclaim();
+    return made_ - free_;
+  }
 
  private:
   void put_back(TaskNode* node) noexcept {
     node->link = local_;
     local_ = node;
+    ++free_;
   }
   /// Has the lines that a submission writes on their way before the slot is taken.
   static void prefetch(const TaskNode* node) noexcept {
@@ -81,10 +86,12 @@ class TaskWindow {
   static constexpr std::size_t kChunk = 128;
   struct Chunk;
   bool refill();
+  void reclaim() noexcept;
 
   const std::size_t capacity_;
   std::size_t made_ = 0;       ///< Slots that have memory.
-  TaskNode* local_ = nullptr;  ///< Free slots, for take() alone.
+  TaskNode* local_ = nullptr;  ///< Free slots, for take() alone ...
+  std::size_t free_ = 0;       ///< ... and how many they are.
   std::vector<Chunk*> chunks_;
   /// Pushed by finishers (release), emptied by take() (acquire).
   alignas(64) std::atomic<Node*> returned_{nullptr};

@@ -12,7 +12,7 @@
 // and those of a class in which queries looked at far more than they found (long queries across
 // sparse boxes). The caller keeps them in a RegionTree.
 //
-// Thread safety: none.
+// Thread safety: none, not even for queries alone (they note what they waste).
 //
 // Invariants
 //   (1) query(b) visits exactly those of the boxes held that meet b, each once.

@@ -10,7 +10,8 @@
 // hash table; those that it turns down (of one size too many, or too sparse for the queries that
 // come) hang in a RegionTree, which finds any in logarithmic time.
 //
-// Thread safety: none; the dependency tracker's lock guards it.
+// Thread safety: none, not even for queries alone (they keep notes); the dependency tracker's lock
+// guards it.
 //
 // Invariants
 //   (1) query(r) visits every inserted region that shares a byte with r (it may visit others), and
@@ -48,7 +49,7 @@ class RegionIndex {
   void erase(Handle handle);
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Calls visit(payload) for each region whose box meets that of `region`. `visit` must not change
+  /// Calls visit(payload) for each region whose box meets that of `region`. `visit` must not call
   /// the index.
   template <class Visit>
   void query(const Region& region, Visit&& visit) const {

@@ -20,8 +20,8 @@ std::size_t bytes_of(const PartSpec& part) noexcept {
 }
 
 /// Lays out one part at `at`; returns the first byte behind it.
-std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, BufferTable& buffers,
-                      std::byte* at) {
+std::byte* place_part(TaskNode& task, TaskPart& to, const NodeSpec& spec, const PartSpec& part,
+                      BufferTable& buffers, std::byte* at) {
   to.body = part.body;
   if (!part.shared) {
     to.own_body = std::move(*part.body);
@@ -33,7 +33,9 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, Buffer
   to.arguments.tensor_count = static_cast<std::uint32_t>(part.tensors.size());
   for (const TensorArg& arg : part.tensors) {
     const Tensor& tensor = *arg.tensor;
-    *records = make_record(tensor, arg.access, arg.tracking, dims, buffers);
+    *records = make_record(
+        tensor, arg.access, arg.tracking, dims,
+        !spec.tracked || std::max(arg.tracking, tensor.tracking()) != Tracking::full, buffers);
     if (records->flags == kCountedStorage) {
       task.counted_storage = true;
       buffers.at(tensor.buffer()).holders.fetch_add(1, std::memory_order_relaxed);
@@ -55,9 +57,12 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, Buffer
 }  // namespace
 
 detail::TensorRecord make_record(const Tensor& tensor, Access access, Tracking tracking,
-                                 const std::int64_t* dims, BufferTable& buffers) {
+                                 const std::int64_t* dims, bool unknown_to_tracker,
+                                 BufferTable& buffers) {
   const BufferRecord& buffer = buffers.at(tensor.buffer());
-  const bool counted = buffer.block.has_value() && !base::planted("heap_freed_before_last_user");
+  // Where the tracker knows all users there is no need to count them.
+  const bool counted = (buffer.block.has_value() || unknown_to_tracker) &&
+                       !base::planted("heap_freed_before_last_user");
   return {.data = buffer.data == nullptr ? nullptr : buffer.data + tensor.byte_offset(),
           .dims = dims,
           .buffer = tensor.buffer(),
@@ -79,7 +84,7 @@ void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers)
     at = task.large_arguments.data();
   }
   if (spec.type != NodeType::group) [[likely]] {
-    place_part(task, task.part, spec.parts[0], buffers, at);
+    place_part(task, task.part, spec, spec.parts[0], buffers, at);
     return;
   }
   if (task.group == nullptr) task.group = std::make_unique<GroupState>();
@@ -88,7 +93,7 @@ void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers)
   while (group.parts.size() < group.size)
     group.parts.push_back(std::make_unique<GroupPart>());
   for (std::size_t i = 0; i < group.size; ++i) {
-    at = place_part(task, *group.parts[i], spec.parts[i], buffers, at);
+    at = place_part(task, *group.parts[i], spec, spec.parts[i], buffers, at);
     group.parts[i]->lane = spec.parts[i].lane;
   }
   group.members_left.store(static_cast<std::uint32_t>(group.size), std::memory_order_relaxed);

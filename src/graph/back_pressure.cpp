@@ -121,6 +121,16 @@ void EngineState::wait_for_room(OrchestrationState& who, CapacityError::Resource
   if (request.hopeless) throw CapacityError(message_of(request.facts), request.facts);
 }
 
+void EngineState::wait_for_users(OrchestrationState& who, const BufferRecord& buffer) {
+  RoomRequest request{.who = &who, .need = RoomRequest::Need::users, .parker = &thread_parker()};
+  enter_blocked(request);
+  prove_blocked();
+  // Acquire: what the users did happens before the memory is taken away.
+  wait_until([&] { return buffer.holders.load(std::memory_order_acquire) == 0; },
+             std::chrono::steady_clock::time_point::max());
+  leave_blocked(request);
+}
+
 /// Finds out whether every blocked orchestration can still get on, and refuses one that can't.
 void EngineState::prove_blocked() {
   const std::lock_guard lock(blocked_mutex);
@@ -149,6 +159,7 @@ void EngineState::prove_blocked() {
   const auto gets_on = [&](const RoomRequest& request) {
     switch (request.need) {
       case RoomRequest::Need::slots:
+      case RoomRequest::Need::users:
         return tasks_end();
       case RoomRequest::Need::bytes:
         return storage.holes_if(releasable).largest >= Heap::round_up(request.asked);
@@ -169,7 +180,7 @@ void EngineState::prove_blocked() {
   }
   // The one that came last is refused: the others were there before it.
   const auto refused = std::find_if(stuck.rbegin(), stuck.rend(), [](const RoomRequest* r) {
-    return r->need != RoomRequest::Need::run_end;
+    return r->need == RoomRequest::Need::slots || r->need == RoomRequest::Need::bytes;
   });
   if (refused == stuck.rend()) return;
   RoomRequest& request = **refused;
@@ -188,8 +199,8 @@ void EngineState::prove_blocked() {
   request.facts.run = request.who->run->name;
   request.facts.scope = request.who->scope().path;
   request.hopeless = true;
+  room_changes.fetch_add(1, std::memory_order_release);  // So that it looks.
   request.parker->unpark();
-  room_changes.fetch_add(1, std::memory_order_release);
 }
 
 CapacityError::Facts EngineState::heap_facts(

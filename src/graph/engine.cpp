@@ -78,23 +78,17 @@ BufferId Engine::add_buffer(void* data, std::size_t bytes) {
 }
 
 void Engine::remove_buffer(BufferId buffer) {
-  std::int64_t bytes = 0;
+  BufferRecord* record = nullptr;
   {
     const std::lock_guard lock(state_->graph_mutex);
-    const BufferRecord* record = state_->buffers.find(buffer);
+    record = state_->buffers.find(buffer);
     if (record == nullptr || record->block.has_value()) {
       throw InvalidArgument("Engine::remove_buffer: buffer " + std::to_string(buffer.value) +
                             " is not one that was added to this engine and not removed since");
     }
-    bytes = record->bytes;
   }
-  if (bytes != 0) {
-    const Tensor all(buffer, 0, DType::uint8, std::span(&bytes, 1));
-    state_->overwrite_from_outside(all);
-  }
+  state_->wait_for_last_user(*record);
   const std::lock_guard lock(state_->graph_mutex);
-  BufferRecord* record = state_->buffers.find(buffer);
-  if (record == nullptr) return;
   state_->tracker.forget(*record);
   state_->buffers.retire(*record);
 }

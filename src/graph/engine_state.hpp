@@ -100,11 +100,13 @@ struct NodeSpec {
   bool unordered = false;
   std::span<const TaskId> after = {};
   HostWait* host = nullptr;
+  bool tracked = true;  ///< False in manual scopes: the dependency tracker sees nothing of it.
 };
 
 /// What a blocked orchestration waits for.
 struct RoomRequest {
-  enum class Need : std::uint8_t { slots, bytes, run_end };
+  /// Slots of the window, bytes of the heap, the end of a run, the end of a buffer's users.
+  enum class Need : std::uint8_t { slots, bytes, run_end, users };
 
   OrchestrationState* who = nullptr;
   Need need = Need::slots;
@@ -137,7 +139,7 @@ class EngineState {
   void caller_lanes_free();
 
   // --- Submission (submission.cpp) ---
-  TaskNode* submit(OrchestrationState& orchestration, const NodeSpec& spec, TaskId& id);
+  TaskNode* submit(OrchestrationState& orchestration, NodeSpec spec, TaskId& id);
   TaskId submit_task(OrchestrationState& orchestration, TaskSpec& spec);
   TaskId submit_group(OrchestrationState& orchestration, const GroupSpec& spec);
   Tensor allocate(OrchestrationState& orchestration, DType dtype,
@@ -156,8 +158,8 @@ class EngineState {
   /// Waits for its turn on the tensor (or after a task), calls `access` and ends the turn.
   void host_access(OrchestrationState& orchestration, std::string_view what, const TensorArg* arg,
                    TaskId after, const std::function<void()>& access);
-  /// The host overwrites a tensor, outside of any orchestration.
-  void overwrite_from_outside(const Tensor& tensor);
+  /// Waits for all tasks that use a buffer of the caller.
+  void wait_for_last_user(BufferRecord& buffer);
   /// Address of a tensor's element (0, 0, ...). Throws InvalidArgument if it has none here.
   [[nodiscard]] std::byte* address_of(const Tensor& tensor);
 
@@ -184,6 +186,8 @@ class EngineState {
     if (blocked_count.load(std::memory_order_seq_cst) != 0) [[unlikely]]
       wake_blocked();
   }
+  /// Waits until no task holds the caller's buffer.
+  void wait_for_users(OrchestrationState& who, const BufferRecord& buffer);
   void prove_blocked();
   [[nodiscard]] CapacityError::Facts heap_facts(
       std::uint64_t asked, const std::function<bool(const BufferRecord&)>& releasable);

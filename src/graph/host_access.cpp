@@ -49,15 +49,20 @@ void EngineState::host_access(OrchestrationState& orchestration, std::string_vie
   (void)finish(node, nullptr, nullptr);
 }
 
-void EngineState::overwrite_from_outside(const Tensor& tensor) {
+void EngineState::wait_for_last_user(BufferRecord& buffer) {
   std::shared_ptr<RunState> run;
   {
     const std::lock_guard lock(runs_mutex);
     run = std::make_shared<RunState>(this, next_run_++, RunOptions{.name = "remove_buffer"});
   }
   OrchestrationState orchestration(*this, run);
-  const TensorArg arg = out(tensor);
-  host_access(orchestration, "overwrite", &arg, {}, {});
+  if (buffer.bytes != 0) {
+    const Tensor all(buffer.id, 0, DType::uint8, std::span(&buffer.bytes, 1));
+    const TensorArg arg = out(all);
+    host_access(orchestration, "overwrite", &arg, {}, {});
+  }
+  // What the tracker does not know of: no_dep and manual scopes.
+  wait_for_users(orchestration, buffer);
 }
 
 std::byte* EngineState::address_of(const Tensor& tensor) {

@@ -306,7 +306,7 @@ std::shared_ptr<Binding> Replay::make_binding() {
       binding->dims.insert(binding->dims.end(), tensor.shape().begin(), tensor.shape().end());
       binding->dims.insert(binding->dims.end(), tensor.strides().begin(), tensor.strides().end());
       binding->records.push_back(
-          make_record(tensor, argument.access, Tracking::full, at, engine_.buffers));
+          make_record(tensor, argument.access, Tracking::full, at, false, engine_.buffers));
       binding->counted = binding->counted || binding->records.back().flags == kCountedStorage;
     }
     for (const Scalar& scalar : task.parts[0].scalars) {

@@ -53,7 +53,8 @@ bool Storage::allocate(BufferRecord& record, std::uint64_t bytes, ScopeState& sc
 
 bool Storage::release(BufferRecord& record) noexcept {
   // Acquire and release: all uses of the block happen before it is freed.
-  if (record.holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
+  const bool callers = !record.block.has_value();
+  if (record.holders.fetch_sub(1, std::memory_order_acq_rel) != 1 || callers) return false;
   {
     const std::lock_guard lock(mutex_);
     if (record.scope != nullptr) record.scope->bytes -= record.block->bytes;

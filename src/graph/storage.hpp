@@ -41,7 +41,8 @@ class Storage {
   /// A block for `record`, held by `scope` and charged to `run`, or false if there is no room.
   [[nodiscard]] bool allocate(BufferRecord& record, std::uint64_t bytes, ScopeState& scope,
                               const std::shared_ptr<RunState>& run);
-  /// Drops one holder. True if that freed the block: the record is dead then.
+  /// Drops one holder. True if that freed the block: the record is dead then. A buffer of the
+  /// caller's has none.
   bool release(BufferRecord& record) noexcept;
   /// The scope no longer holds what it allocated. True if a block was freed.
   bool end_scope(ScopeState& scope) noexcept;

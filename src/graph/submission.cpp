@@ -134,7 +134,7 @@ void EngineState::start_joins(std::vector<DependencyTracker::MadeJoin>& joins) {
   joins.clear();
 }
 
-TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec& spec, TaskId& id) {
+TaskNode* EngineState::submit(OrchestrationState& orchestration, NodeSpec spec, TaskId& id) {
   RunState& run = *orchestration.run;
   ScopeState& scope = orchestration.scope();
   FreshBuffers fresh_buffers(*this);
@@ -146,6 +146,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   // A host access waits for its turn in any scope.
   const bool manual =
       scope.manual && spec.type != NodeType::host && !base::planted("manual_scope_infers");
+  spec.tracked = !manual;
   auto& tracked = scratch_;
   std::uint64_t pin = 0;
   // Room first: each time round everything is checked again, as the world may have changed.

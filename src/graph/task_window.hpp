@@ -78,6 +78,7 @@ class TaskWindow {
   }
   /// Has the lines that a submission writes on their way before the slot is taken.
   static void prefetch(const TaskNode* node) noexcept {
+    if (node == nullptr) return;
     const char* const first = reinterpret_cast<const char*>(node);
     for (const std::size_t line : {0, 1, 5, 6, 7, 8, 9})
       __builtin_prefetch(first + 64 * line, 1);

@@ -9,6 +9,7 @@
 #include "lanes.hpp"
 #include "misuse.hpp"
 #include "outcome.hpp"
+#include "submitter.hpp"
 #include "turns.hpp"
 
 namespace strata::property {
@@ -17,7 +18,11 @@ namespace {
 class Runner {
  public:
   Runner(const Program& program, const Model& model)
-      : program_(program), model_(model), bodies_(program, model), turns_(program) {
+      : program_(program),
+        model_(model),
+        bodies_(program, model),
+        submitter_(program, model, bodies_, places_),
+        turns_(program) {
     trace_.nodes.resize(static_cast<std::size_t>(model.size()));
     trace_.runs.resize(program.runs.size());
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
@@ -31,7 +36,7 @@ class Runner {
   Trace run() {
     start_engine();
     for (std::size_t r = 0; r < program_.recordings.size(); ++r)
-      record(static_cast<int>(r));
+      submitter_.record(*engine_, static_cast<int>(r));
     if (program_.held) hold_.emplace(engine_->hold_lanes());
     turns_.on_last([this] { hold_.reset(); });
     handles_.resize(program_.runs.size());
@@ -46,7 +51,7 @@ class Runner {
       close_run(r);
     for (const auto& lane : external_)
       lane->drain();
-    bodies_.collect(trace_, lanes_);
+    bodies_.collect(trace_, places_.lanes);
     if (program_.keep_graph) export_graphs();
     for (auto& [storage, handle] : kept_) {
       const auto* data = reinterpret_cast<const std::uint8_t*>(handle.data());
@@ -67,7 +72,6 @@ class Runner {
   };
 
   // ---- Engine
-  // ------------------------------------------------------------------------------------
 
   void start_engine() {
     EngineOptions options;
@@ -102,14 +106,15 @@ class Runner {
     for (const auto& lane : external_)
       lane->attach(*engine_);
     for (std::size_t k = 0; k < program_.kinds.size(); ++k) {
-      kinds_.push_back(engine_->kind("kind" + std::to_string(k)));
-      for (const LaneId lane : engine_->lanes(kinds_.back()))
-        lanes_.push_back(lane);
+      places_.kinds.push_back(engine_->kind("kind" + std::to_string(k)));
+      for (const LaneId lane : engine_->lanes(places_.kinds.back())) {
+        places_.lanes.push_back(lane);
+      }
     }
     std::vector<std::byte*> addresses;
     for (auto& bytes : trace_.buffers) {
       addresses.push_back(reinterpret_cast<std::byte*>(bytes.data()));
-      buffers_.push_back(engine_->add_buffer(bytes.data(), bytes.size()));
+      places_.buffers.push_back(engine_->add_buffer(bytes.data(), bytes.size()));
     }
     bodies_.set_buffers(std::move(addresses));
   }
@@ -118,7 +123,7 @@ class Runner {
     // The last of the book keeping may end a moment after the run.
     while (engine_->stats().window_used != 0 || engine_->stats().heap_used != 0)
       delay(100);
-    for (const BufferId buffer : buffers_)
+    for (const BufferId buffer : places_.buffers)
       engine_->remove_buffer(buffer);
     while (engine_->stats().live_buffers != 0 || engine_->stats().live_regions != 0)
       delay(100);
@@ -176,7 +181,6 @@ class Runner {
   }
 
   // ---- Orchestrations
-  // ----------------------------------------------------------------------------
 
   void orchestrate(Orchestration& o, int r) {
     OpenRun open;
@@ -203,13 +207,11 @@ class Runner {
     if (node != nullptr) node->submit_begin = bodies_.now();
     switch (step.op) {
       case Op::task:
-        node->id = submit_task(o, step, n);
-        break;
       case Op::group:
-        node->id = submit_group(o, step, n);
+        node->id = submitter_.submit(o, step, n, after_of(step));
         break;
       case Op::replay:
-        replay(o, step, n);
+        submitter_.replay(o, step, n);
         break;
       case Op::open_scope:
         open.scopes.push_back(o.scope({.name = "s", .manual = step.manual}));
@@ -217,19 +219,17 @@ class Runner {
       case Op::close_scope:
         open.scopes.pop_back();
         break;
-      case Op::allocate: {
-        const std::uint64_t fill = fill_of(step.view.storage);
-        tensors_[step.view.storage] = o.allocate(step.view.dtype, step.view.shape, &fill);
+      case Op::allocate:
+        submitter_.allocate(o, step.view);
         break;
-      }
       case Op::keep:
-        kept_.emplace(step.view.storage, o.keep(tensors_.at(step.view.storage)));
+        kept_.emplace(step.view.storage, o.keep(submitter_.storage(step.view.storage)));
         break;
       case Op::cancel:
         cancel(o, step);
         break;
       case Op::misuse:
-        expect_refusal(o, *engine_, step.other, buffers_, lanes_, bodies_);
+        expect_refusal(o, *engine_, step.other, places_.buffers, places_.lanes, bodies_);
         break;
       default:
         act_as_host(o, step, *node);
@@ -237,6 +237,15 @@ class Runner {
     }
     if (node != nullptr) node->submit_end = bodies_.now();
     if (step.op == Op::replay) share_submit_times(n);
+  }
+
+  std::vector<TaskId> after_of(const Step& step) const {
+    std::vector<TaskId> ids;
+    for (const int other : step.after) {
+      const TaskId id = trace_.nodes[static_cast<std::size_t>(model_.first_node(other))].id;
+      if (id) ids.push_back(id);
+    }
+    return ids;
   }
 
   /// The tasks of a replay were submitted at some moment during it.
@@ -260,7 +269,7 @@ class Runner {
         o.wait(trace_.nodes[static_cast<std::size_t>(model_.first_node(step.other))].id);
         return;
       }
-      const Tensor tensor = tensor_of(step.view, Tracking::full);
+      const Tensor tensor = submitter_.tensor_of(step.view, Tracking::full);
       if (step.op == Op::wait_tensor) o.wait(tensor);
       if (step.op == Op::read) read_or_write(o, step, tensor, node);
       if (step.op == Op::write) read_or_write(o, step, tensor, node);
@@ -310,203 +319,15 @@ class Runner {
     o.write<T>(tensor, {0}, value);
   }
 
-  // ---- Submissions
-  // -------------------------------------------------------------------------------
-
-  static std::uint64_t fill_of(int storage) { return fill_byte(storage) * 0x0101010101010101ULL; }
-
-  Tensor tensor_of(const View& view, Tracking tracking) {
-    if (view.storage < kFirstAllocated) {
-      return Tensor(buffers_[static_cast<std::size_t>(view.storage)], view.offset, view.dtype,
-                    view.shape, view.strides)
-          .tracked(tracking);
-    }
-    const Tensor& base = tensors_.at(view.storage);
-    return Tensor(base.buffer(), base.byte_offset() + view.offset, view.dtype, view.shape,
-                  view.strides)
-        .tracked(tracking);
-  }
-
-  /// The arguments of one body, kept together while they are submitted.
-  struct Pack {
-    std::deque<Tensor> tensors;
-    std::deque<std::uint64_t> fills;
-    std::vector<TensorArg> args;
-    std::vector<Scalar> scalars;
-    std::vector<std::pair<int, Tensor*>> allocated;
-  };
-
-  void pack_tensors(Pack& pack, const Work& work) {
-    for (const Arg& arg : work.args) {
-      TensorArg a;
-      a.access = arg.access;
-      a.tracking = arg.tracking;
-      if (arg.allocates) {
-        Tensor& tensor = pack.tensors.emplace_back(arg.view.dtype, arg.view.shape);
-        const bool filled = arg.filled || !work.has_body;
-        pack.fills.push_back(fill_of(arg.view.storage));
-        a = filled ? out(tensor, &pack.fills.back()) : out(tensor);
-        pack.allocated.emplace_back(arg.view.storage, &tensor);
-      } else {
-        a.tensor = &pack.tensors.emplace_back(tensor_of(arg.view, arg.tensor_tracking));
-      }
-      pack.args.push_back(a);
-    }
-  }
-  void adopt(const Pack& pack) {
-    for (const auto& [storage, tensor] : pack.allocated)
-      tensors_[storage] = *tensor;
-  }
-
-  Target target_of(const Step& step) const {
-    const auto i = static_cast<std::size_t>(step.target);
-    return step.exact ? on(lanes_[i]) : on(kinds_[i]);
-  }
-  std::string_view keep_name(int recording, int step) {
-    return names_.emplace_back(task_name(recording, step));
-  }
-  std::vector<TaskId> after_of(const Step& step) const {
-    std::vector<TaskId> ids;
-    for (const int other : step.after) {
-      const TaskId id = trace_.nodes[static_cast<std::size_t>(model_.first_node(other))].id;
-      if (id) ids.push_back(id);
-    }
-    return ids;
-  }
-
-  TaskId submit_task(Orchestration& o, const Step& step, int n) {
-    Pack pack;
-    pack_tensors(pack, step.works[0]);
-    pack.scalars = {scalar(step.works[0].salt)};
-    const std::vector<TaskId> after = after_of(step);
-    TaskSpec spec;
-    if (step.works[0].has_body) {
-      spec.body = Body([this, n](TaskContext& context) { bodies_.run(context, n, 0); });
-    }
-    spec.name = keep_name(-1, step.id);
-    spec.target = target_of(step);
-    spec.priority = step.priority;
-    spec.unordered = step.unordered;
-    spec.tensors = pack.args;
-    spec.scalars = pack.scalars;
-    spec.after = after;
-    const TaskId id = o.submit_task(spec);
-    adopt(pack);
-    return id;
-  }
-
-  TaskId submit_group(Orchestration& o, const Step& step, int n) {
-    std::deque<Pack> packs;
-    std::vector<GroupMember> members;
-    for (std::size_t m = 0; m < step.works.size(); ++m) {
-      Pack& pack = packs.emplace_back();
-      pack_tensors(pack, step.works[m]);
-      pack.scalars = {scalar(step.works[m].salt)};
-      const int member = static_cast<int>(m);
-      members.push_back(
-          {.lane = lanes_[static_cast<std::size_t>(step.works[m].lane)],
-           .body = Body([this, n, member](TaskContext& c) { bodies_.run(c, n, member); }),
-           .tensors = pack.args,
-           .scalars = pack.scalars});
-    }
-    const std::vector<TaskId> after = after_of(step);
-    return o.submit_group({.members = members, .name = keep_name(-1, step.id), .after = after});
-  }
-
-  // ---- Recordings
-  // --------------------------------------------------------------------------------
-
-  void record(int r) {
-    const RecordingPlan& plan = program_.recordings[static_cast<std::size_t>(r)];
-    RecordingSpec spec;
-    for (const View& view : plan.parameters)
-      spec.tensors.push_back(tensor_of(view, Tracking::full));
-    spec.scalars = 2;
-    recordings_.push_back(
-        engine_->record(spec, [&](Orchestration& o, const Parameters& parameters) {
-          for (std::size_t p = 0; p < plan.parameters.size(); ++p) {
-            tensors_[kFirstParameter + static_cast<int>(p)] = parameters.tensor(p);
-          }
-          std::vector<Scope> scopes;
-          std::map<int, TaskId> ids;
-          int index = 0;
-          for (const Step& step : plan.steps) {
-            if (step.op == Op::open_scope) {
-              scopes.push_back(o.scope({.name = "r", .manual = step.manual}));
-            } else if (step.op == Op::close_scope) {
-              scopes.pop_back();
-            } else {
-              ids[step.id] = record_submission(o, parameters, r, step, index++, ids);
-            }
-          }
-          while (!scopes.empty())
-            scopes.pop_back();
-        }));
-  }
-
-  TaskId record_submission(Orchestration& o, const Parameters& parameters, int recording,
-                           const Step& step, int index, const std::map<int, TaskId>& ids) {
-    std::vector<TaskId> after;
-    for (const int other : step.after)
-      after.push_back(ids.at(other));
-    std::deque<Pack> packs;
-    std::vector<Body> made;
-    for (std::size_t m = 0; m < step.works.size(); ++m) {
-      Pack& pack = packs.emplace_back();
-      pack_tensors(pack, step.works[m]);
-      pack.scalars = {parameters.scalar(0), parameters.scalar(1), scalar(step.works[m].salt)};
-      const int member = static_cast<int>(m);
-      made.emplace_back([this, index, member](TaskContext& context) {
-        // The first scalar says which replay this is: the node of its first task.
-        bodies_.run(context, static_cast<int>(context.scalar<std::uint64_t>(0)) + index, member);
-      });
-    }
-    if (step.op == Op::group) {
-      std::vector<GroupMember> members;
-      for (std::size_t m = 0; m < step.works.size(); ++m) {
-        members.push_back({.lane = lanes_[static_cast<std::size_t>(step.works[m].lane)],
-                           .body = std::move(made[m]),
-                           .tensors = packs[m].args,
-                           .scalars = packs[m].scalars});
-      }
-      return o.submit_group(
-          {.members = members, .name = keep_name(recording, step.id), .after = after});
-    }
-    TaskSpec spec;
-    if (step.works[0].has_body) spec.body = std::move(made[0]);
-    spec.name = keep_name(recording, step.id);
-    spec.target = target_of(step);
-    spec.priority = step.priority;
-    spec.unordered = step.unordered;
-    spec.tensors = packs[0].args;
-    spec.scalars = packs[0].scalars;
-    spec.after = after;
-    const TaskId id = o.submit_task(spec);
-    adopt(packs[0]);
-    return id;
-  }
-
-  void replay(Orchestration& o, const Step& step, int first) {
-    std::vector<Tensor> tensors;
-    for (const View& view : step.bindings)
-      tensors.push_back(tensor_of(view, Tracking::full));
-    const Scalar scalars[] = {scalar(static_cast<std::uint64_t>(first)), scalar(step.salt)};
-    o.replay(recordings_[static_cast<std::size_t>(step.other)], tensors, scalars);
-  }
-
   const Program& program_;
   const Model& model_;
   Bodies bodies_;
+  Places places_;
+  Submitter submitter_;
   Turns turns_;
   Trace trace_;
-  std::deque<std::string> names_;  // the engine's reports refer to them
   std::vector<std::shared_ptr<TestLane>> external_;
   std::unique_ptr<Engine> engine_;
-  std::vector<KindId> kinds_;
-  std::vector<LaneId> lanes_;
-  std::vector<BufferId> buffers_;
-  std::vector<Recording> recordings_;
-  std::map<int, Tensor> tensors_;  // by storage; used by whichever run has its turn
   std::map<int, TensorHandle> kept_;
   std::vector<std::optional<Run>> handles_;
   std::optional<LaneHold> hold_;

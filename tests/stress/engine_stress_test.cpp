@@ -290,8 +290,8 @@ TEST(Stress, TwoHundredEnginesStartAndStopAndLeaveNothing) {
   const Watch watch;
   const test::Holdings before = test::holdings();
   for (int i = 0; i < 200 / (kFraction > 1 ? 4 : 1); ++i) {
-    Engine engine(with_lanes(1 + static_cast<unsigned>(i % 4), static_cast<unsigned>(i % 2)));
     std::vector<std::uint32_t> data(16);
+    Engine engine(with_lanes(1 + static_cast<unsigned>(i % 4), static_cast<unsigned>(i % 2)));
     const Tensor tensor = engine.tensor(data);
     // Also engines that stop while their run is young, or that never ran anything.
     if (i % 3 != 0) {

@@ -120,8 +120,8 @@ class Engine {
   /// Makes memory of the caller known. It must outlive the buffer; the caller removes it with
   /// remove_buffer. `data` may be null (with a size) for memory that this process can't address.
   [[nodiscard]] BufferId add_buffer(void* data, std::size_t bytes);
-  /// Waits until no task uses the buffer, then forgets it; tensors of it are refused from then on. No
-  /// other thread may submit tasks that use it, or remove it, meanwhile.
+  /// Waits until no task uses the buffer, then forgets it; tensors of it are refused from then on.
+  /// No other thread may submit tasks that use it, or remove it, meanwhile.
   void remove_buffer(BufferId buffer);
   /// A row-major tensor over memory of the caller, in a buffer of its own.
   template <class T>

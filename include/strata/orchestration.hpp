@@ -40,7 +40,7 @@ class TensorHandle {
   ~TensorHandle();
   [[nodiscard]] const Tensor& tensor() const noexcept { return tensor_; }
   /// Address of element (0, 0, ...). The bytes are what the last writer made of them once the run
-  /// has ended, or after Orchestration::wait(tensor).
+  /// has ended, or after Orchestration::wait(tensor). Null once the engine is gone.
   [[nodiscard]] std::byte* data() const noexcept;
 
  private:

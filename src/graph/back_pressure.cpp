@@ -149,12 +149,11 @@ void EngineState::prove_blocked() {
     });
   };
   const auto releasable = [&](const BufferRecord& record) {
-    const std::uint32_t handles = record.handles.load(std::memory_order_relaxed);
-    if (handles != 0) return false;
+    if (record.handles.load(std::memory_order_relaxed) != 0) return false;
     const std::uint32_t by_scope = record.scope != nullptr ? 1 : 0;
     if (record.holders.load(std::memory_order_relaxed) > by_scope && !tasks_end()) return false;
     return by_scope == 0 ||
-           !is_stuck([&](const RoomRequest* r) { return r->who == record.scope->owner; });
+           !is_stuck([&](const RoomRequest* r) { return r->who->is_inside(record.scope->owner); });
   };
   const auto gets_on = [&](const RoomRequest& request) {
     switch (request.need) {
@@ -164,7 +163,7 @@ void EngineState::prove_blocked() {
       case RoomRequest::Need::bytes:
         return storage.holes_if(releasable).largest >= Heap::round_up(request.asked);
       case RoomRequest::Need::run_end:
-        return !is_stuck([&](const RoomRequest* r) { return r->who->run.get() == request.run; }) &&
+        return !is_stuck([&](const RoomRequest* r) { return r->who->works_for(request.run); }) &&
                tasks_end();
     }
     return true;

@@ -15,6 +15,8 @@ constexpr std::size_t kFirstBuckets = 256;
 constexpr std::size_t kEntryChunk = 64;
 /// From this many overlaps on, an access drops those whose tasks have all ended.
 constexpr std::size_t kDropOverlapsAbove = 16;
+/// So many entries may stay although their tasks have ended: the next ones may use them again.
+constexpr std::size_t kSweepAbove = 8192;
 /// Bound on the exact test of whether newer writers together cover an older one.
 constexpr std::size_t kHiddenMaxRanges = 1024;
 
@@ -39,7 +41,13 @@ void DependencyTracker::begin(std::uint64_t pin, Mode mode) {
   found_.clear();
   if (poisoned_by_ != nullptr) poisoned_by_.reset();
   any_assumed_ = false;
-  if (sweep_debt_ != 0) sweep();
+  if (sweep_debt_ != 0) {
+    if (all_.size() > kSweepAbove) {
+      sweep();
+    } else {
+      sweep_debt_ = 0;
+    }
+  }
 }
 
 void DependencyTracker::add(NodeRef ref, Hazard hazard, std::int32_t argument, bool carries,
@@ -137,7 +145,10 @@ void DependencyTracker::collect_writes(const TrackedArgument& argument) {
   const std::int32_t arg = argument.argument;
   const auto collect_from = [&](const RegionEntry& entry, bool assumed) {
     if (!base::planted("no_waw")) {
-      add(entry.writer, Hazard::write_after_write, arg, base::planted("poison_over_war"), assumed);
+      if (!entry.writer_awaited) {
+        add(entry.writer, Hazard::write_after_write, arg, base::planted("poison_over_war"),
+            assumed);
+      }
       for (const NodeRef& extra : entry.extra_writers) {
         add(extra, Hazard::write_after_write, arg, false, assumed);
       }
@@ -214,14 +225,16 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
   if (!writes(argument.access)) {
     if (entry.writer.node == task.node && entry.writer.id == task.id) return;  // Its own write.
     add_access(entry, {task, Hazard::write_after_read});
+    // Among overlapping regions the writer may have been hidden from it.
+    if (argument.tracking == Tracking::full && entry.overlaps.empty()) entry.writer_awaited = true;
     return;
-  }
-  if (!argument.buffer->invalid.empty() && !base::planted("invalid_not_cleared")) {
-    validate(*argument.buffer, entry.region);
   }
   if (argument.tracking == Tracking::creator_only) {
     add_extra_writer(entry, task);
     return;
+  }
+  if (!argument.buffer->invalid.empty() && !base::planted("invalid_not_cleared")) {
+    validate(*argument.buffer, entry.region);
   }
   if (mode_.read_after_write_only && !base::planted("raw_only_keeps_war")) {
     // It replaced without waiting: a later write still has to wait for those before.
@@ -235,17 +248,21 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
     entry.access_count = 0;
   }
   if (base::planted("reader_list_cleared_by_partial_write")) {
-    for (const OverlapLink& link : entry.overlaps)
+    for (const OverlapLink& link : entry.overlaps) {
       link.other->access_count = 0;
+      link.other->writer_awaited = false;
+    }
   }
   entry.extra_writers.clear();
   entry.writer = task;
+  entry.writer_awaited = false;
 }
 
 void DependencyTracker::record_chunk(RegionEntry& entry, NodeRef writer,
                                      std::span<const NodeRef> readers) {
   if (writer.node != nullptr) {
     entry.writer = writer;
+    entry.writer_awaited = false;
     entry.extra_writers.clear();
     entry.access_count = 0;
   }
@@ -424,6 +441,7 @@ RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& regio
   entry->buffer = &buffer;
   entry->region = region;
   entry->writer = {};
+  entry->writer_awaited = false;
   entry->access_count = 0;
   entry->serial = next_serial_++;
   RegionEntry*& bucket = buckets_[hash & (buckets_.size() - 1)];

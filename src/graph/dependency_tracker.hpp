@@ -67,6 +67,8 @@ struct alignas(64) RegionEntry {
   NodeRef writer;               ///< Last replacing writer; node is null if there was none.
   DType view_dtype = DType::uint8;
   std::uint8_t view_rank = 0;
+  /// Some access waited for `writer`, so a write that waits for the accesses need not wait for it.
+  bool writer_awaited = false;
   std::uint32_t access_count = 0;
   std::array<std::int64_t, kViewRank> view_shape;
   std::array<std::int64_t, kViewRank> view_strides;

@@ -260,7 +260,8 @@ TensorHandle Orchestration::keep(const Tensor& tensor) {
     record->holders.fetch_add(1, std::memory_order_relaxed);
     record->handles.fetch_add(1, std::memory_order_relaxed);
     handle.tensor_ = tensor;
-    handle.state_ = std::make_unique<graph::HandleState>(graph::HandleState{&engine, record});
+    handle.state_ =
+        std::make_unique<graph::HandleState>(graph::HandleState{engine.handles, record});
   }
   if (engine.blocked_count.load(std::memory_order_relaxed) != 0) engine.prove_blocked();
   return handle;
@@ -276,11 +277,17 @@ TensorHandle& TensorHandle::operator=(TensorHandle&& other) noexcept {
 }
 TensorHandle::~TensorHandle() {
   if (state_ == nullptr) return;
+  const std::lock_guard lock(state_->registry->mutex);
+  EngineState* const engine = state_->registry->engine;
+  if (engine == nullptr) return;  // The storage went with it.
   state_->record->handles.fetch_sub(1, std::memory_order_relaxed);
-  if (state_->engine->storage.release(*state_->record)) state_->engine->room_changed();
+  if (engine->storage.release(*state_->record)) engine->room_changed();
 }
 std::byte* TensorHandle::data() const noexcept {
-  return state_ == nullptr ? nullptr : state_->record->data + tensor_.byte_offset();
+  if (state_ == nullptr) return nullptr;
+  const std::lock_guard lock(state_->registry->mutex);
+  if (state_->registry->engine == nullptr) return nullptr;
+  return state_->record->data + tensor_.byte_offset();
 }
 
 void Orchestration::wait(const Tensor& tensor) {

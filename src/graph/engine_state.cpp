@@ -91,6 +91,7 @@ EngineState::EngineState(EngineOptions engine_options)
       window(options.window),
       storage(options.heap),
       scheduler(*this, options.kinds, options.window) {
+  handles->engine = this;
   kind_count = scheduler.kinds().size();
   lane_count = scheduler.lanes().size();
 }
@@ -111,6 +112,10 @@ EngineState::~EngineState() {
       const std::lock_guard lock(run->mutex);
       run->engine = nullptr;
     }
+  }
+  {
+    const std::lock_guard lock(handles->mutex);
+    handles->engine = nullptr;
   }
   // All runs have ended, so whoever waits is on the way out.
   while (guests_.load(std::memory_order_acquire) != 0)
@@ -212,7 +217,8 @@ void EngineState::run_orchestration(const std::shared_ptr<RunState>& run,
   std::exception_ptr error;
   {
     OrchestrationState state(*this, run);
-    auto* const outer = std::exchange(current_orchestration, &state);
+    OrchestrationState* const outer = std::exchange(current_orchestration, &state);
+    state.outer = outer;
     try {
       Orchestration handle(state);
       orchestration(handle);
@@ -270,15 +276,7 @@ void EngineState::deadline_main() {
 
 void EngineState::cancel(RunState& run, RunState::Ending why) {
   if (!run.cancel(why)) return;
-  EngineState* engine = nullptr;
-  {
-    const std::lock_guard lock(run.mutex);
-    engine = run.engine;
-    if (engine != nullptr) engine->guests_.fetch_add(1, std::memory_order_acq_rel);
-  }
-  if (engine == nullptr) return;
-  engine->wake_blocked();
-  engine->guests_.fetch_sub(1, std::memory_order_acq_rel);
+  if (const auto guest = visit(run)) guest->engine().wake_blocked();
 }
 
 // ---- Waiting ------------------------------------------------------------------------------------
@@ -328,16 +326,8 @@ void EngineState::caller_lanes_free() {
 }
 
 bool EngineState::wait_for_run(RunState& run, std::chrono::steady_clock::time_point deadline) {
-  EngineState* engine = nullptr;
-  {
-    const std::lock_guard lock(run.mutex);
-    engine = run.engine;
-    if (engine == nullptr) return true;
-    engine->guests_.fetch_add(1, std::memory_order_acq_rel);
-  }
-  const bool came = engine->wait_for_end(run, deadline);
-  engine->guests_.fetch_sub(1, std::memory_order_acq_rel);
-  return came;
+  const auto guest = visit(run);
+  return !guest || guest->engine().wait_for_end(run, deadline);
 }
 
 bool EngineState::wait_for_end(RunState& run, std::chrono::steady_clock::time_point deadline) {
@@ -362,12 +352,27 @@ bool EngineState::wait_for_end(RunState& run, std::chrono::steady_clock::time_po
 
 // ---- Looking ------------------------------------------------------------------------------------
 
-std::vector<GraphEdge> EngineState::edges_in_window(TaskId task, const std::string& run_name) {
-  const std::lock_guard lock(graph_mutex);
-  TaskNode* const node = window.at(task);
-  if (node == nullptr || node->id != task.value) {
-    throw InvalidState("Run::why: task " + std::to_string(task.number()) + " of " + run_name +
-                       " has left the window; set RunOptions::keep_graph");
+/// The engine of a run, kept from going away, or nothing if it is gone.
+std::optional<EngineState::Guest> EngineState::visit(const RunState& run) {
+  const std::lock_guard lock(run.mutex);
+  std::optional<Guest> guest;
+  if (run.engine != nullptr) guest.emplace(*run.engine);
+  return guest;
+}
+
+std::vector<GraphEdge> EngineState::edges_in_window(const RunState& run, TaskId task) {
+  const auto guest = visit(run);
+  if (!guest) {
+    throw InvalidState("Run::why: the engine of " + run.name +
+                       " is gone; set RunOptions::keep_graph");
+  }
+  EngineState& engine = guest->engine();
+  const std::lock_guard lock(engine.graph_mutex);
+  TaskNode* const node = engine.window.at(task);
+  if (node == nullptr || node->id != task.value || node->run != &run) {
+    throw InvalidState("Run::why: task " + std::to_string(task.number()) +
+                       " is not, or not any more, in the window for " + run.name +
+                       "; set RunOptions::keep_graph");
   }
   std::vector<GraphEdge> edges;
   const Edge* const last = node->last_edge.load(std::memory_order_acquire);

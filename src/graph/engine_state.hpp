@@ -17,10 +17,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/buffer_table.hpp"
@@ -55,9 +57,15 @@ struct HostWait {
   os::Parker* parker = nullptr;
 };
 
+/// How tensor handles find the engine, and learn that it is gone.
+struct HandleRegistry {
+  os::AdaptiveMutex mutex;
+  EngineState* engine = nullptr;  ///< Null once it is gone. Guarded by mutex.
+};
+
 struct HandleState {
-  EngineState* engine;
-  BufferRecord* record;
+  std::shared_ptr<HandleRegistry> registry;
+  BufferRecord* record;  ///< Alive while registry->engine is.
 };
 
 /// An orchestration under way: its run, its scopes, its thread. Used by that thread alone, save
@@ -72,6 +80,22 @@ class OrchestrationState {
   EngineState& engine;
   const std::shared_ptr<RunState> run;
   const std::thread::id thread;
+  /// The orchestration of this thread that called Engine::run for this one, if any. It gets on only
+  /// when this one does.
+  const OrchestrationState* outer = nullptr;
+  [[nodiscard]] bool is_inside(const OrchestrationState* other) const noexcept {
+    const OrchestrationState* each = this;
+    while (each != nullptr && each != other)
+      each = each->outer;
+    return each != nullptr;
+  }
+  /// Whether `wanted` is its run, or that of one it is inside of.
+  [[nodiscard]] bool works_for(const RunState* wanted) const noexcept {
+    const OrchestrationState* each = this;
+    while (each != nullptr && each->run.get() != wanted)
+      each = each->outer;
+    return each != nullptr;
+  }
   std::vector<std::unique_ptr<ScopeState>> scopes;  ///< Open ones; the first is the run itself.
   RecorderState* recorder = nullptr;                ///< Set while recording: nothing is executed.
   std::vector<DependencyTracker::MadeJoin> joins;   ///< Scratch of a submission; empty between.
@@ -194,11 +218,29 @@ class EngineState {
   void enter_blocked(RoomRequest& request);
   void leave_blocked(RoomRequest& request);
 
-  [[nodiscard]] std::vector<GraphEdge> edges_in_window(TaskId task, const std::string& run_name);
+  /// A thread that is not the engine's, inside it: the destructor lets it leave first.
+  class Guest {
+   public:
+    explicit Guest(EngineState& engine) : engine_(&engine) {
+      engine.guests_.fetch_add(1, std::memory_order_acq_rel);
+    }
+    Guest(Guest&& other) noexcept : engine_(std::exchange(other.engine_, nullptr)) {}
+    Guest& operator=(Guest&&) = delete;
+    ~Guest() {
+      if (engine_ != nullptr) engine_->guests_.fetch_sub(1, std::memory_order_acq_rel);
+    }
+    [[nodiscard]] EngineState& engine() const noexcept { return *engine_; }
+
+   private:
+    EngineState* engine_;
+  };
+  [[nodiscard]] static std::optional<Guest> visit(const RunState& run);
+  [[nodiscard]] static std::vector<GraphEdge> edges_in_window(const RunState& run, TaskId task);
   [[nodiscard]] EngineStats stats();
   void throw_if_ended(const RunState& run) const;
 
   const EngineOptions options;
+  const std::shared_ptr<HandleRegistry> handles = std::make_shared<HandleRegistry>();
   std::size_t kind_count = 0;  ///< Constant.
   std::size_t lane_count = 0;
 
@@ -250,7 +292,7 @@ class EngineState {
   void deadline_main();
   void wake_blocked() noexcept;
   void settle(TaskNode& task, const std::shared_ptr<const Failure>& failure);
-  void retire(Node& node);
+  void retire(Node& node, Lane* lane);
   bool settles_at_once(TaskNode& task);
   void log_ready(TaskNode& task);
   void start(TaskNode& task);
@@ -272,18 +314,6 @@ class EngineState {
 
   /// Threads of others inside the engine: the destructor lets them leave first.
   std::atomic<int> guests_{0};
-  class Guest {
-   public:
-    explicit Guest(EngineState& engine) : engine_(engine) {
-      engine_.guests_.fetch_add(1, std::memory_order_acq_rel);
-    }
-    Guest(const Guest&) = delete;
-    Guest& operator=(const Guest&) = delete;
-    ~Guest() { engine_.guests_.fetch_sub(1, std::memory_order_acq_rel); }
-
-   private:
-    EngineState& engine_;
-  };
   os::AdaptiveMutex waiters_mutex_;
   std::vector<os::Parker*> waiters_;  ///< Threads in wait_until.
 };

@@ -246,16 +246,10 @@ void EngineState::start(TaskNode& task) {
 void EngineState::settle(TaskNode& task, const std::shared_ptr<const Failure>& failure) {
   {
     const std::lock_guard lock(graph_mutex);
-    const bool own = failure->what.exception != nullptr;
     // What is passed on is the first cause, not each skip on the way.
     std::shared_ptr<const Failure> cause = failure;
-    if (!own) {
-      if (const Failure* poison = task.poison.load(std::memory_order_relaxed)) {
-        if (const auto known = failures.find(poison->what.task.value); known != failures.end()) {
-          cause = known->second;
-        }
-      }
-    }
+    const Failure* const poison = task.poison.load(std::memory_order_relaxed);
+    if (failure->what.exception == nullptr && poison != nullptr) cause = poison->shared_from_this();
     failures.emplace(task.id, cause);
     task.poison.store(cause.get(), std::memory_order_relaxed);
     for (std::size_t p = 0; p < task.part_count(); ++p) {
@@ -349,13 +343,13 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
       }
       edge = next;
     }
-    retire(node);
+    retire(node, lane);
   }
   return next_here;
 }
 
 /// Gives back what the ended node held.
-void EngineState::retire(Node& node) {
+void EngineState::retire(Node& node, Lane* lane) {
   if (node.type == NodeType::join) {
     tracker.give_back_join(&node);
     return;
@@ -376,9 +370,16 @@ void EngineState::retire(Node& node) {
     for (std::size_t i = 0; i < task.group->size; ++i)
       task.group->parts[i]->own_body.reset();
   }
-  window.give_back(&task);
-  room_changed();
-  run.node_ended();  // The run may be gone from here on.
+  // The run may be gone once its last node is counted, unless this lane keeps it.
+  if (lane != nullptr && lane->last_run.get() == &run) [[likely]] {
+    window.give_back(&task, lane->id.value + 1);
+    room_changed();
+    run.node_ended_on(lane->id.value);
+  } else {
+    window.give_back(&task);
+    room_changed();
+    run.node_ended();
+  }
 }
 
 }  // namespace strata::graph

@@ -100,7 +100,8 @@ std::string Graph::to_json() const {
                           {"waited", edge.waited},
                           {"last", edge.last}});
   }
-  return graph.dump(2);
+  // A name may be any bytes.
+  return graph.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace strata

@@ -87,7 +87,10 @@ void Scheduler::lane_main(Lane& lane) {
 /// Takes from the ready queue unless the lane is wanted elsewhere. Leaves `working` set if it did.
 TaskNode* Scheduler::take_from_queue(Lane& lane) {
   if (!lane.working.load(std::memory_order_relaxed)) {
-    if (lane.kind->queue.empty()) return nullptr;
+    if (lane.kind->queue.empty()) {
+      leave_run(lane);
+      return nullptr;
+    }
     lane.working.store(true, std::memory_order_seq_cst);
   }
   TaskNode* task = nullptr;
@@ -95,17 +98,31 @@ TaskNode* Scheduler::take_from_queue(Lane& lane) {
   if (task == nullptr) {
     lane.working.store(false, std::memory_order_seq_cst);
     // A group may have found this lane working in between; it left its attention up.
+    leave_run(lane);
   }
   return task;
 }
 
 void Scheduler::run_queue(Lane& lane, TaskNode* task) {
-  while (task != nullptr)
+  while (task != nullptr) {
+    if (task->run != lane.last_run.get()) [[unlikely]] {
+      leave_run(lane);
+      lane.last_run = task->run->shared_from_this();
+    }
     task = engine_.execute(*task, lane);
+  }
+}
+
+/// The lane has nothing more of its last run at hand: perhaps that has ended.
+void Scheduler::leave_run(Lane& lane) {
+  if (lane.last_run == nullptr) return;
+  lane.last_run->check_end();
+  lane.last_run.reset();
 }
 
 /// Does what the mutex's side wants of the lane.
 Scheduler::Served Scheduler::serve_attention(Lane& lane) {
+  leave_run(lane);
   Placed part;
   {
     const std::lock_guard lock(mutex_);
@@ -128,6 +145,8 @@ Scheduler::Served Scheduler::serve_attention(Lane& lane) {
     }
   }
   drain_outboxes();
+  // A push may have woken just this lane, which has other things to do.
+  if (!lane.kind->queue.empty()) wake_one(*lane.kind);
   if (part.task == nullptr) {
     engine_.room_changed();  // A held lane has come to rest: blocked submitters prove anew.
     return Served::nothing;
@@ -192,6 +211,7 @@ void CallerDriver::claim() {
 CallerDriver::~CallerDriver() {
   if (driven_.empty()) return;
   for (Lane* lane : driven_) {
+    scheduler_.leave_run(*lane);
     for (;;) {
       {
         const std::lock_guard lock(scheduler_.mutex_);

@@ -40,7 +40,7 @@ struct LoggedNode;
 struct HostWait;
 
 /// Why a task failed or was skipped; shared by all that it skipped.
-struct Failure {
+struct Failure : std::enable_shared_from_this<Failure> {
   TaskFailure what;
   bool cancelled = false;  ///< Dropped since its run was cancelled.
   std::weak_ptr<const RunState> run;

@@ -162,6 +162,14 @@ void ChunkInference::infer(std::uint32_t i) {
   auto& before = before_.emplace_back(chunk_.task_count, false);
   auto& fails_with = fails_with_.emplace_back(chunk_.task_count, false);
   ChunkTask& compiled = chunk_.tasks[i];
+  const RecordedTask& recorded = task(i);
+  compiled.body = recorded.parts[0].body;
+  compiled.name = recorded.name;
+  compiled.place = recorded.target.index;
+  compiled.exact_lane = recorded.target.by == Target::By::lane && *compiled.body;
+  compiled.priority = recorded.priority;
+  compiled.unordered = recorded.unordered;
+  chunk_.any_after = chunk_.any_after || !recorded.after.empty() || !recorded.after_outside.empty();
   compiled.first_edge = static_cast<std::uint32_t>(chunk_.edges.size());
   for (auto it = found.rbegin(); it != found.rend(); ++it) {
     const ChunkEdge& edge = it->second;

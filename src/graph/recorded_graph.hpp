@@ -11,8 +11,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/dependency_tracker.hpp"
@@ -41,7 +43,7 @@ struct RecordedArgument {
 };
 
 struct RecordedPart {
-  std::unique_ptr<Body> body;  ///< Shared by all replays.
+  Body* body = nullptr;  ///< One of RecordedGraph::bodies; shared by all replays.
   LaneId lane{};
   std::vector<RecordedArgument> tensors;
   std::vector<Scalar> scalars;
@@ -93,15 +95,23 @@ struct BoundaryRegion {
   std::vector<std::uint32_t> last_readers;  ///< Readers since, in order.
 };
 
+/// What a replay needs of a task, in one line.
 struct ChunkTask {
+  Body* body = nullptr;
+  std::string_view name;
+  std::uint32_t place = 0;  ///< Kind, or lane if exact_lane.
+  std::int32_t priority = 0;
   std::uint32_t first_edge = 0;
   std::uint32_t edge_count = 0;
+  bool exact_lane = false;
+  bool unordered = false;
 };
 
 struct Chunk {
   std::uint32_t first_task = 0;
   std::uint32_t task_count = 0;
   std::vector<ChunkTask> tasks;
+  bool any_after = false;  ///< Some task names others with after(), outside of the chunk perhaps.
   std::vector<ChunkEdge> edges;
   std::vector<BoundaryRegion> regions;
 };
@@ -141,6 +151,7 @@ class RecordedGraph {
   std::uint32_t class_count = 0;
   std::size_t scalar_count = 0;
   std::uint32_t temporary_count = 0;
+  std::deque<Body> bodies;  ///< Never move.
   std::vector<RecordedTask> tasks;
   std::vector<ScopeEvent> scope_events;
   std::vector<Tensor> fixed;  ///< Tensors that are no parameters.

@@ -167,7 +167,7 @@ void RecorderState::record_part(RecordedTask& task, Body& body, std::span<const 
     }
     part.scalars.push_back(scalar);
   }
-  part.body = std::make_unique<Body>(std::move(body));
+  part.body = &graph_.bodies.emplace_back(std::move(body));
   task.parts.push_back(std::move(part));
 }
 

@@ -216,7 +216,7 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
         values[p].push_back(
             scalar.parameter < 0 ? scalar : scalars_[static_cast<std::size_t>(scalar.parameter)]);
       }
-      parts.push_back({.body = part.body.get(),
+      parts.push_back({.body = part.body,
                        .tensors = args[p],
                        .scalars = values[p],
                        .lane = part.lane,
@@ -442,19 +442,19 @@ bool Replay::find_outside(const Chunk& chunk) {
 /// Sets up a task and its edges within the chunk. Nobody else knows the chunk's tasks yet.
 void Replay::place_task(const Chunk& chunk, std::uint32_t i) {
   const std::uint32_t index = chunk.first_task + i;
-  const RecordedTask& recorded = recording_.tasks[index];
+  const ChunkTask& compiled = chunk.tasks[i];
   TaskNode& task = *slots_[i];
   const std::uint64_t id = (engine_.next_task++ << TaskWindow::kSlotBits) | task.slot;
   task.reset_for_submit(id, NodeType::task, orchestration_.run.get());
-  task.place = recorded.target.index;
-  task.exact_lane = recorded.target.by == Target::By::lane && *recorded.parts[0].body;
-  task.priority = recorded.priority;
-  task.unordered = recorded.unordered;
+  task.place = compiled.place;
+  task.exact_lane = compiled.exact_lane;
+  task.priority = compiled.priority;
+  task.unordered = compiled.unordered;
   task.order_ready = false;
-  task.name = recorded.name;
+  task.name = compiled.name;
   task.host = nullptr;
   task.log = nullptr;
-  task.part.body = recorded.parts[0].body.get();
+  task.part.body = compiled.body;
   task.part.arguments = binding_->blocks[index];
   if (binding_->counted) [[unlikely]] {
     for (std::uint32_t a = 0; a < task.part.arguments.tensor_count; ++a) {
@@ -465,7 +465,6 @@ void Replay::place_task(const Chunk& chunk, std::uint32_t i) {
     }
   }
   ids_.push_back(TaskId{id});
-  const ChunkTask& compiled = chunk.tasks[i];
   std::uint32_t count = compiled.edge_count;
   if (base::planted("replay_drops_internal_edge") && count != 0) --count;
   for (std::uint32_t e = 0; e < count; ++e) {
@@ -523,6 +522,7 @@ void Replay::link_outside(const Chunk& chunk) {
       }
     }
   }
+  if (!chunk.any_after) return;
   for (std::uint32_t i = 0; i < chunk.task_count; ++i) {
     const RecordedTask& recorded = recording_.tasks[chunk.first_task + i];
     const auto add_after = [&](TaskId before) {

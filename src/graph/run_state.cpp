@@ -21,9 +21,8 @@ void RunState::close(std::exception_ptr error) noexcept {
     const std::lock_guard lock(mutex);
     orchestration_error_ = std::move(error);
   }
-  const std::uint64_t all = submitted.load(std::memory_order_relaxed);
-  target.store(all, std::memory_order_seq_cst);
-  if (completed.load(std::memory_order_seq_cst) == all) end();
+  target.store(submitted.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  check_end();
 }
 
 void RunState::end() noexcept {
@@ -106,11 +105,13 @@ RunStats RunState::stats() const {
   return stats;
 }
 
-LoggedNode& RunState::log(TaskId task, std::string_view task_name) {
+LoggedNode& RunState::log(TaskId task, std::string_view task_name,
+                          std::vector<GraphEdge> task_edges) {
   const std::lock_guard lock(mutex);
   LoggedNode& node = log_.emplace_back();
   node.task = task;
   node.name = task_name;
+  node.edges = std::move(task_edges);
   node.submitted = os::cycle_count();
   return node;
 }
@@ -147,24 +148,19 @@ Graph RunState::graph() const {
 }
 
 std::vector<GraphEdge> RunState::why(TaskId task) const {
+  if (!options.keep_graph) return EngineState::edges_in_window(*this, task);
   const std::lock_guard lock(mutex);
-  if (options.keep_graph) {
-    const auto node =
-        std::lower_bound(log_.begin(), log_.end(), task,
-                         [](const LoggedNode& logged, TaskId id) { return logged.task < id; });
-    if (node == log_.end() || node->task != task) {
-      throw InvalidArgument("Run::why: " + name + " has no task " + std::to_string(task.number()));
-    }
-    std::vector<GraphEdge> found = node->edges;
-    const std::uint64_t last = node->last_from.load(std::memory_order_relaxed);
-    for (GraphEdge& edge : found)
-      edge.last = edge.from.value == last;
-    return found;
+  const auto node =
+      std::lower_bound(log_.begin(), log_.end(), task,
+                       [](const LoggedNode& logged, TaskId id) { return logged.task < id; });
+  if (node == log_.end() || node->task != task) {
+    throw InvalidArgument("Run::why: " + name + " has no task " + std::to_string(task.number()));
   }
-  if (engine == nullptr) {
-    throw InvalidState("Run::why: the engine of " + name + " is gone; set RunOptions::keep_graph");
-  }
-  return engine->edges_in_window(task, name);
+  std::vector<GraphEdge> found = node->edges;
+  const std::uint64_t last = node->last_from.load(std::memory_order_relaxed);
+  for (GraphEdge& edge : found)
+    edge.last = edge.from.value == last;
+  return found;
 }
 
 }  // namespace strata::graph

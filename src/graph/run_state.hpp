@@ -4,9 +4,10 @@
 // guarded by `mutex`, which is a leaf: nothing is locked inside it.
 //
 // Invariant: the run ends exactly once: when its orchestration has returned (`target` is set) and
-// `completed` has reached it.
+// as many nodes have ended.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -52,7 +53,7 @@ class RunState : public std::enable_shared_from_this<RunState> {
   std::uint64_t opened_cycles = 0;
 
   // --- Written by the orchestration's thread, read by anyone (relaxed; statistics) ---
-  std::atomic<std::uint64_t> submitted{0};  ///< All nodes that `completed` will count.
+  std::atomic<std::uint64_t> submitted{0};  ///< All nodes; those that end are counted.
   std::atomic<std::uint64_t> tasks{0};
   std::atomic<std::uint64_t> edges{0};
   std::atomic<std::uint64_t> assumed{0};
@@ -66,17 +67,45 @@ class RunState : public std::enable_shared_from_this<RunState> {
   /// Number of nodes that must end; ~0 until the orchestration has returned.
   std::atomic<std::uint64_t> target{~std::uint64_t{0}};
 
-  alignas(64) std::atomic<std::uint64_t> completed{0};  ///< Added to by whoever ends a node.
+  /// Nodes that have ended, counted apart by lane so that lanes do not meet: each lane of a thread
+  /// writes its own (a plain add), everybody else the last one (read-modify-write). Read by those
+  /// who check whether the run has ended.
+  static constexpr std::uint32_t kCounters = 9;
+  struct alignas(64) Counter {
+    std::atomic<std::uint64_t> ended{0};
+  };
+  std::array<Counter, kCounters> counters;
 
   [[nodiscard]] bool cancelled() const noexcept {
     return ending.load(std::memory_order_acquire) != Ending::none;
   }
-  /// One node of the run has ended.
+  /// One node of the run has ended on lane `lane`, whose thread will call check_end() before it
+  /// starts anything of another run, or sleeps.
+  void node_ended_on(std::uint32_t lane) noexcept {
+    std::atomic<std::uint64_t>& ended = counters[lane % kCounters].ended;
+    if (lane < kCounters - 1) [[likely]] {
+      // Release: who finds that the run has ended sees all that its tasks did.
+      ended.store(ended.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    } else {
+      counters[kCounters - 1].ended.fetch_add(1, std::memory_order_release);
+    }
+  }
+  /// One node of the run has ended, elsewhere.
   void node_ended() noexcept {
-    // Sequentially consistent towards close(): of the last node and the closing at least one sees
-    // that both have happened.
-    const std::uint64_t now = completed.fetch_add(1, std::memory_order_seq_cst) + 1;
-    if (now == target.load(std::memory_order_seq_cst)) end();
+    counters[kCounters - 1].ended.fetch_add(1, std::memory_order_release);
+    check_end();
+  }
+  /// Ends the run if all its nodes have ended and its orchestration has returned.
+  void check_end() noexcept {
+    // Of two who count a node (or close the run) and then check, at least one sees what both did:
+    // each has a fence between its own write and its reads of the others'.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const std::uint64_t all = target.load(std::memory_order_relaxed);
+    if (all == ~std::uint64_t{0}) return;
+    std::uint64_t ended = 0;
+    for (const Counter& counter : counters)
+      ended += counter.ended.load(std::memory_order_acquire);
+    if (ended == all) end();
   }
   /// The orchestration has returned, with what it threw if it threw.
   void close(std::exception_ptr error) noexcept;
@@ -97,7 +126,7 @@ class RunState : public std::enable_shared_from_this<RunState> {
     const std::lock_guard lock(mutex);
     if (kept_.empty() || kept_.back() != what) kept_.push_back(std::move(what));
   }
-  LoggedNode& log(TaskId task, std::string_view task_name);
+  LoggedNode& log(TaskId task, std::string_view task_name, std::vector<GraphEdge> task_edges);
   [[nodiscard]] Graph graph() const;
   [[nodiscard]] std::vector<GraphEdge> why(TaskId task) const;
 

@@ -63,6 +63,10 @@ struct Lane {
   /// lane that starts and a group that reserves at least one sees the other.
   std::atomic<bool> working{false};
 
+  /// Run of the last task that the lane took from the queue; its end is checked when the lane turns
+  /// to another run or to none. The lane's thread only.
+  std::shared_ptr<RunState> last_run;
+
   // --- Guarded by the scheduler's mutex ---
   std::deque<Placed> order;     ///< Exact tasks and group members, in submission order.
   std::deque<Placed> loose;     ///< Ready tasks for this lane that need not keep order.
@@ -146,6 +150,7 @@ class Scheduler {
   Served serve_attention(Lane& lane);
   void run_queue(Lane& lane, TaskNode* task);
   TaskNode* take_from_queue(Lane& lane);
+  void leave_run(Lane& lane);
   bool spin_for_work(Lane& lane);
   void sleep(Lane& lane, os::Parker& parker);
   void wake_one(Kind& kind);

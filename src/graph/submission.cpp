@@ -341,13 +341,13 @@ void EngineState::refuse_assumed(TaskNode& task, const NodeSpec& spec) {
 
 /// Enters the task and its edges in the run's kept graph. Graph lock held, before the guard drops.
 void EngineState::log_task(TaskNode& task, RunState& run) {
-  LoggedNode& log = run.log(TaskId{task.id}, task.name);
+  std::vector<GraphEdge> edges;
   const auto add = [&](auto&& self, const Edge& edge, const GraphEdge& as) -> void {
     Node* const join = tracker.kept_join(edge.from);
     if (join == nullptr) {
-      log.edges.push_back(as);
-      log.edges.back().from = TaskId{edge.from};
-      log.edges.back().waited = edge.waited && as.waited;
+      edges.push_back(as);
+      edges.back().from = TaskId{edge.from};
+      edges.back().waited = edge.waited && as.waited;
       return;
     }
     // A join stands for the tasks before it.
@@ -368,7 +368,7 @@ void EngineState::log_task(TaskNode& task, RunState& run) {
          .assumed = edge.assumed,
          .waited = edge.waited});
   }
-  task.log = &log;
+  task.log = &run.log(TaskId{task.id}, task.name, std::move(edges));
 }
 
 TaskId EngineState::submit_task(OrchestrationState& orchestration, TaskSpec& spec) {

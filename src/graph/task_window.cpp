@@ -26,14 +26,16 @@ TaskWindow::~TaskWindow() {
 
 /// Moves what was given back to the free slots.
 void TaskWindow::reclaim() noexcept {
-  if (returned_.load(std::memory_order_seq_cst) == nullptr) return;
-  // Pairs with give_back(), see there.
-  Node* const first = returned_.exchange(nullptr, std::memory_order_seq_cst);
-  Node* last = first;
-  for (++free_; last->link != nullptr; last = last->link)
-    ++free_;
-  last->link = local_;  // The latest ones, still warm, come first.
-  local_ = static_cast<TaskNode*>(first);
+  for (ReturnList& list : returned_) {
+    if (list.head.load(std::memory_order_seq_cst) == nullptr) continue;
+    // Pairs with give_back(), see there.
+    Node* const first = list.head.exchange(nullptr, std::memory_order_seq_cst);
+    Node* last = first;
+    for (++free_; last->link != nullptr; last = last->link)
+      ++free_;
+    last->link = local_;  // The latest ones, still warm, come first.
+    local_ = static_cast<TaskNode*>(first);
+  }
 }
 
 /// Makes at least one slot free, if that can be.

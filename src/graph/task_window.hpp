@@ -9,10 +9,11 @@
 // Invariants
 //   (1) A slot is in exactly one place: in flight, in `local_`, or in `returned_`.
 //   (2) At most capacity() slots are in flight.
-// Returned slots form a Treiber stack whose only consumer (under the graph lock) takes all of it at
-// once with one exchange, so the stack has no ABA problem.
+// Returned slots form Treiber stacks whose only consumer (under the graph lock) takes all of one at
+// once with one exchange, so they have no ABA problem.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -47,14 +48,16 @@ class TaskWindow {
     prefetch(local_);
     return node;
   }
-  void give_back(TaskNode* node) noexcept {
-    Node* head = returned_.load(std::memory_order_relaxed);
+  /// `by` tells apart the threads that give back, so that they do not meet; any number will do.
+  void give_back(TaskNode* node, std::uint32_t by = 0) noexcept {
+    std::atomic<Node*>& returned = returned_[by % kReturnLists].head;
+    Node* head = returned.load(std::memory_order_relaxed);
     do {
       node->link = head;
       // Release, so that the submitter that takes the slot sees all that was done to it; and
       // sequentially consistent towards a submitter that announces that it blocks and tries again.
-    } while (!returned_.compare_exchange_weak(head, node, std::memory_order_seq_cst,
-                                              std::memory_order_relaxed));
+    } while (!returned.compare_exchange_weak(head, node, std::memory_order_seq_cst,
+                                             std::memory_order_relaxed));
   }
   /// The slot of a task id, whatever is in it now; null if there never was one.
   [[nodiscard]] TaskNode* at(TaskId id) noexcept;
@@ -94,8 +97,12 @@ class TaskWindow {
   TaskNode* local_ = nullptr;  ///< Free slots, for take() alone ...
   std::size_t free_ = 0;       ///< ... and how many they are.
   std::vector<Chunk*> chunks_;
-  /// Pushed by finishers (release), emptied by take() (acquire).
-  alignas(64) std::atomic<Node*> returned_{nullptr};
+  static constexpr std::uint32_t kReturnLists = 8;
+  /// Pushed to by finishers (release), emptied by reclaim() (acquire).
+  struct alignas(64) ReturnList {
+    std::atomic<Node*> head{nullptr};
+  };
+  std::array<ReturnList, kReturnLists> returned_;
 };
 
 }  // namespace strata::graph

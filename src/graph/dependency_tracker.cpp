@@ -145,7 +145,7 @@ void DependencyTracker::collect_writes(const TrackedArgument& argument) {
   const std::int32_t arg = argument.argument;
   const auto collect_from = [&](const RegionEntry& entry, bool assumed) {
     if (!base::planted("no_waw")) {
-      if (!entry.writer_awaited) {
+      if (!entry.writer_awaited || mode_.keep_finished) {
         add(entry.writer, Hazard::write_after_write, arg, base::planted("poison_over_war"),
             assumed);
       }

@@ -264,9 +264,9 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, NodeSpec spec, 
   ++tasks_submitted;
   id = TaskId{new_id};
 
+  waiting = tracker.link(*task);
   if (run.options.keep_graph) [[unlikely]]
     log_task(*task, run);
-  waiting = tracker.link(*task);
   if (tracker.poisoned_by() != nullptr) [[unlikely]] {
     task->poison.store(tracker.poisoned_by().get(), std::memory_order_relaxed);
     failure_keeper.push_back(tracker.poisoned_by());

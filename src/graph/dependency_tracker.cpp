@@ -56,7 +56,8 @@ void DependencyTracker::add(NodeRef ref, Hazard hazard, std::int32_t argument, b
   if (!mode_.keep_finished && ref.finished()) return;
   if (ref.node->id == ref.id) {  // Otherwise the slot has another task now: no mark to look at.
     const std::uint32_t mark = ref.node->mark_index;
-    if (mark < found_.size() && found_[mark].node.node == ref.node) {
+    if (mark < found_.size() && found_[mark].node.node == ref.node &&
+        found_[mark].node.id == ref.id) {
       Dependency& known = found_[mark];
       if (carries && !known.carries_failure) {
         known.carries_failure = true;

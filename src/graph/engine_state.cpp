@@ -70,7 +70,7 @@ void OrchestrationState::open_scope(std::string_view name, bool manual) {
   const std::string own =
       name.empty() ? "scope " + std::to_string(scopes.size()) : std::string(name);
   scope->path = scopes.empty() ? own : scopes.back()->path + "/" + own;
-  scope->manual = manual;
+  scope->manual = manual || (!scopes.empty() && scopes.back()->manual);
   scope->owner = this;
   scopes.push_back(std::move(scope));
 }

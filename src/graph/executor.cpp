@@ -52,7 +52,7 @@ std::shared_ptr<const Failure> skip_of(const TaskNode& task) {
     failure->what.message = "skipped because of task " + std::to_string(cause->what.task.number()) +
                             (cause->what.name.empty() ? "" : " '" + cause->what.name + "'") + ": " +
                             cause->what.message;
-    failure->cancelled = cause->cancelled;
+    failure->cancelled = task.run->cancelled();
   } else {
     failure->what.message = "dropped: " + task.run->name + " was ended before the task started";
     failure->cancelled = true;

@@ -81,7 +81,7 @@ Scalar RecorderState::scalar(std::size_t i) const {
 
 void RecorderState::open_scope(bool manual) {
   graph_.scope_events.push_back({static_cast<std::uint32_t>(graph_.tasks.size()), true, manual});
-  manual_.push_back(manual);
+  manual_.push_back(manual || (!manual_.empty() && manual_.back()));
 }
 
 void RecorderState::close_scope(std::size_t depth) {
@@ -179,8 +179,7 @@ TaskId RecorderState::submit_task(OrchestrationState& orchestration, TaskSpec& s
   task.target = spec.target;
   task.priority = spec.priority;
   task.unordered = spec.unordered;
-  task.manual = std::find(manual_.rbegin(), manual_.rend(), true) != manual_.rend() &&
-                !manual_.empty() && manual_.back();
+  task.manual = !manual_.empty() && manual_.back();
   record_after(task, spec.after, at);
   record_part(task, spec.body, spec.tensors, spec.scalars, {}, at);
   graph_.tasks.push_back(std::move(task));

@@ -8,6 +8,21 @@
 
 namespace strata::graph {
 
+namespace {
+
+/// The edges into a task of a kept graph, with the one that was released last marked.
+std::vector<GraphEdge> edges_of(const LoggedNode& node) {
+  std::vector<GraphEdge> edges = node.edges;
+  const TaskId last{node.last_from.load(std::memory_order_relaxed)};
+  const auto found = std::find_if(edges.begin(), edges.end(), [&](const GraphEdge& edge) {
+    return edge.waited && edge.from == last;
+  });
+  if (found != edges.end()) found->last = true;
+  return edges;
+}
+
+}  // namespace
+
 RunState::RunState(EngineState* owner, std::uint64_t number, RunOptions run_options)
     : options(std::move(run_options)),
       name(options.name.empty() ? "run " + std::to_string(number) : options.name),
@@ -138,11 +153,8 @@ Graph RunState::graph() const {
                            .ready = time(node.ready.load(std::memory_order_relaxed)),
                            .started = time(node.started.load(std::memory_order_relaxed)),
                            .ended = time(node.ended.load(std::memory_order_relaxed))});
-    const std::uint64_t last = node.last_from.load(std::memory_order_relaxed);
-    for (GraphEdge edge : node.edges) {
-      edge.last = edge.from.value == last;
-      graph.edges.push_back(edge);
-    }
+    const std::vector<GraphEdge> edges_in = edges_of(node);
+    graph.edges.insert(graph.edges.end(), edges_in.begin(), edges_in.end());
   }
   return graph;
 }
@@ -156,11 +168,7 @@ std::vector<GraphEdge> RunState::why(TaskId task) const {
   if (node == log_.end() || node->task != task) {
     throw InvalidArgument("Run::why: " + name + " has no task " + std::to_string(task.number()));
   }
-  std::vector<GraphEdge> found = node->edges;
-  const std::uint64_t last = node->last_from.load(std::memory_order_relaxed);
-  for (GraphEdge& edge : found)
-    edge.last = edge.from.value == last;
-  return found;
+  return edges_of(*node);
 }
 
 }  // namespace strata::graph

@@ -145,7 +145,7 @@ class Engine {
       const std::function<void(Orchestration&, const Parameters&)>& orchestration);
 
   /// Reports that a dispatch to an external lane has ended; `error` is null if it went well.
-  void complete(DispatchId dispatch, std::exception_ptr error = nullptr);
+  void complete(DispatchId dispatch, const std::exception_ptr& error = nullptr);
 
   [[nodiscard]] KindId kind(std::string_view name) const;  ///< Throws InvalidArgument if unknown.
   [[nodiscard]] std::vector<LaneId> lanes(KindId kind) const;

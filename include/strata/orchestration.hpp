@@ -51,8 +51,8 @@ class TensorHandle {
 
 struct ScopeOptions {
   std::string_view name = {};
-  /// Infer no dependencies between the tasks of this scope, or of scopes in it, and any others: only
-  /// after() orders them. They are not recorded as readers or writers either.
+  /// Infer no dependencies between the tasks of this scope, or of scopes in it, and any others:
+  /// only after() orders them. They are not recorded as readers or writers either.
   bool manual = false;
 };
 

@@ -303,6 +303,7 @@ void DependencyTracker::add_extra_writer(RegionEntry& entry, NodeRef task) {
     if (keep_entries_ == 0) std::erase_if(extra, [](const NodeRef& r) { return r.finished(); });
     if (extra.size() >= RegionEntry::kAccesses) {
       std::vector<AccessRef> writers;
+      writers.reserve(extra.size());
       for (const NodeRef& writer : extra)
         writers.push_back({writer, Hazard::read_after_write});
       const NodeRef epoch = make_join(writers, /*carries_failure=*/true);

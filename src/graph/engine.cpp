@@ -13,7 +13,6 @@ namespace strata {
 using graph::BufferRecord;
 using graph::EngineState;
 using graph::OrchestrationState;
-using graph::RecorderState;
 
 std::string_view name_of(Hazard hazard) noexcept {
   switch (hazard) {
@@ -104,7 +103,7 @@ Tensor Engine::tensor_over(void* data, std::size_t bytes, DType dtype,
   return Tensor(add_buffer(data, bytes), 0, dtype, shape);
 }
 
-void Engine::complete(DispatchId dispatch, std::exception_ptr error) {
+void Engine::complete(DispatchId dispatch, const std::exception_ptr& error) {
   state_->complete_external(dispatch, error);
 }
 

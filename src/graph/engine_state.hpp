@@ -250,7 +250,7 @@ class EngineState {
   DependencyTracker tracker;
   TaskWindow window;
   std::uint64_t next_task = 1;
-  std::vector<TrackedArgument> scratch_;  ///< Arguments of the task being submitted.
+  std::vector<TrackedArgument> tracked_scratch;  ///< Arguments of the task being submitted.
   /// Failures that edges and invalid bytes may still refer to, by the task that failed.
   std::unordered_map<std::uint64_t, std::shared_ptr<const Failure>> failures;
   /// Keeps failures alive that nodes in flight may point to; emptied when nothing is in flight.

@@ -59,7 +59,7 @@ std::string Graph::to_dot() const {
   const auto name_of_task = [&](TaskId task) {
     const auto known = index.find(task.value);
     if (known != index.end()) return "t" + std::to_string(known->second);
-    const std::string name = "x" + std::to_string(task.value);
+    std::string name = "x" + std::to_string(task.value);
     if (outside.emplace(task.value, true).second) {
       text += "  " + name + " [label=\"task of another run\", style=dashed];\n";
     }

@@ -41,7 +41,7 @@ static_assert(kRows <= 64, "one bit each in Impl::rows");
 // block's handle. Record 0 is the block at offset 0 always: a split keeps the record for its lower
 // part and a merge keeps the record of its lower part.
 struct Heap::Impl {
-  enum class State : std::uint8_t { kUnused, kFree, kLive };
+  enum class State : std::uint8_t { unused, free, live };
 
   struct Record {
     std::uint64_t offset = 0;
@@ -51,7 +51,7 @@ struct Heap::Impl {
     std::uint32_t above = kNone;
     std::uint32_t previous = kNone;  // Neighbours in the class list, if free.
     std::uint32_t next = kNone;      // The same, or in the list of unused records.
-    State state = State::kUnused;
+    State state = State::unused;
   };
 
   struct SizeClass {
@@ -81,7 +81,7 @@ struct Heap::Impl {
   }
 
   void drop_record(std::uint32_t index) noexcept {
-    records[index].state = State::kUnused;
+    records[index].state = State::unused;
     records[index].next = unused;
     unused = index;
   }
@@ -90,7 +90,7 @@ struct Heap::Impl {
     Record& record = records[index];
     const std::uint32_t class_index = class_of(record.bytes);
     SizeClass& size_class = classes[class_index];
-    record.state = State::kFree;
+    record.state = State::free;
     record.previous = kNone;
     record.next = size_class.head;
     if (size_class.head != kNone) records[size_class.head].previous = index;
@@ -202,7 +202,7 @@ std::optional<Heap::Block> Heap::allocate(std::uint64_t bytes, void* owner) {
     heap.remove_free(index);
   }
   Impl::Record& record = heap.records[index];
-  record.state = Impl::State::kLive;
+  record.state = Impl::State::live;
   record.owner = owner;
   heap.used += bytes;
   return Block{record.offset, record.bytes, index};
@@ -211,7 +211,7 @@ std::optional<Heap::Block> Heap::allocate(std::uint64_t bytes, void* owner) {
 void Heap::free(const Block& block) noexcept {
   Impl& heap = *impl_;
   std::uint32_t index = block.handle;
-  if (index >= heap.records.size() || heap.records[index].state != Impl::State::kLive ||
+  if (index >= heap.records.size() || heap.records[index].state != Impl::State::live ||
       heap.records[index].offset != block.offset || heap.records[index].bytes != block.bytes) {
     std::fprintf(stderr,
                  "strata: heap: freed a block that is not live: offset %" PRIu64 ", %" PRIu64
@@ -223,12 +223,12 @@ void Heap::free(const Block& block) noexcept {
   heap.records[index].owner = nullptr;
   if (!base::planted("heap.no_coalesce")) {
     const std::uint32_t above = heap.records[index].above;
-    if (above != kNone && heap.records[above].state == Impl::State::kFree) {
+    if (above != kNone && heap.records[above].state == Impl::State::free) {
       heap.remove_free(above);
       heap.merge(index, above);
     }
     const std::uint32_t below = heap.records[index].below;
-    if (below != kNone && heap.records[below].state == Impl::State::kFree) {
+    if (below != kNone && heap.records[below].state == Impl::State::free) {
       heap.remove_free(below);
       heap.merge(below, index);
       index = below;
@@ -268,7 +268,7 @@ std::uint32_t Heap::next_block(std::uint32_t handle) const noexcept {
 
 Heap::Walked Heap::walked(std::uint32_t handle) const noexcept {
   const Impl::Record& record = impl_->records[handle];
-  return {record.offset, record.bytes, record.state == Impl::State::kFree, record.owner};
+  return {record.offset, record.bytes, record.state == Impl::State::free, record.owner};
 }
 
 }  // namespace strata::graph

@@ -111,7 +111,7 @@ struct alignas(64) Node {
   }
 
   [[nodiscard]] static Edge* closed_list() noexcept {
-    return reinterpret_cast<Edge*>(std::uintptr_t{1});
+    return reinterpret_cast<Edge*>(std::uintptr_t{1});  // NOLINT(performance-no-int-to-ptr)
   }
   [[nodiscard]] bool finished() const noexcept {
     return successors.load(std::memory_order_acquire) == closed_list();

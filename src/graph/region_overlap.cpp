@@ -170,7 +170,7 @@ bool pair_meets(const Term& x, const Term& y, Interval target) {
   const Interval inside = common(bounds, {ceil_div(target.high - y.stride * y.high, x.stride),
                                           floor_div(target.low - y.stride * y.low, x.stride)});
   if (inside.empty()) return false;
-  const auto n = static_cast<Product>(inside.high - inside.low + 1);
+  const Product n = static_cast<Product>(inside.high) - static_cast<Product>(inside.low) + 1;
   const std::int64_t above = target.high - x.stride * inside.high;
   const std::int64_t below = target.low - 1 - x.stride * inside.high;
   const std::int64_t above_rows = floor_div(above, y.stride);

@@ -147,7 +147,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, NodeSpec spec, 
   const bool manual =
       scope.manual && spec.type != NodeType::host && !base::planted("manual_scope_infers");
   spec.tracked = !manual;
-  auto& tracked = scratch_;
+  auto& tracked = tracked_scratch;
   std::uint64_t pin = 0;
   // Room first: each time round everything is checked again, as the world may have changed.
   for (;;) {

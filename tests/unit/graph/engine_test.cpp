@@ -15,7 +15,8 @@ EngineOptions two_lanes() { return {.kinds = {{.name = "cpu", .threads = 1, .cal
 EngineOptions caller_only() { return {.kinds = {{.name = "cpu", .callers = 1}}}; }
 
 void add_one(TaskContext& c) {
-  for (std::int64_t i = 0; i < c.tensor(0).extent(0); ++i) c.data<float>(0)[i] += 1;
+  for (std::int64_t i = 0; i < c.tensor(0).extent(0); ++i)
+    c.data<float>(0)[i] += 1;
 }
 
 TEST(Engine, ChainOfInoutTasksAddsUp) {
@@ -23,7 +24,8 @@ TEST(Engine, ChainOfInoutTasksAddsUp) {
   std::vector<float> data(8, 0);
   const Tensor x = engine.tensor(data);
   engine.run([&](Orchestration& o) {
-    for (int i = 0; i < 1000; ++i) o.submit(add_one, inout(x));
+    for (int i = 0; i < 1000; ++i)
+      o.submit(add_one, inout(x));
   });
   EXPECT_EQ(data, std::vector<float>(8, 1000));
 }
@@ -33,7 +35,8 @@ TEST(Engine, SubmitReturnsAtOnceAndWaitEnds) {
   std::vector<float> data(8, 0);
   const Tensor x = engine.tensor(data);
   const strata::Run run = engine.submit([&](Orchestration& o) {
-    for (int i = 0; i < 100; ++i) o.submit(add_one, inout(x));
+    for (int i = 0; i < 100; ++i)
+      o.submit(add_one, inout(x));
   });
   run.wait();
   EXPECT_TRUE(run.done());
@@ -53,7 +56,8 @@ TEST(Engine, RuntimeAllocatedOutputIsFilledAndFreedWithItsScope) {
       o.submit(add_one, out(t, &one));
       o.submit(
           [](TaskContext& c) {
-            for (int k = 0; k < 4; ++k) c.data<float>(1)[k] += c.data<float>(0)[k];
+            for (int k = 0; k < 4; ++k)
+              c.data<float>(1)[k] += c.data<float>(0)[k];
           },
           in(t), inout(x));
     }
@@ -98,11 +102,13 @@ TEST(Engine, ReplayDoesWhatTheOrchestrationDid) {
   const Tensor y = engine.tensor(b);
   const Recording recording =
       engine.record({.tensors = {x}}, [](Orchestration& o, const Parameters& p) {
-        for (int i = 0; i < 10; ++i) o.submit(add_one, inout(p.tensor(0)));
+        for (int i = 0; i < 10; ++i)
+          o.submit(add_one, inout(p.tensor(0)));
       });
   EXPECT_EQ(a[0], 0);
   engine.run([&](Orchestration& o) {
-    for (int i = 0; i < 5; ++i) o.replay(recording, {x});
+    for (int i = 0; i < 5; ++i)
+      o.replay(recording, {x});
     o.replay(recording, {y});
   });
   EXPECT_EQ(a[0], 50);
@@ -118,7 +124,8 @@ TEST(Engine, GroupMembersRunAtTheSameTime) {
       for (std::uint32_t lane = 0; lane < 3; ++lane) {
         members.push_back({.lane = LaneId{lane}, .body = [&, round](TaskContext&) {
                              arrived.fetch_add(1);
-                             while (arrived.load() < 3 * (round + 1)) std::this_thread::yield();
+                             while (arrived.load() < 3 * (round + 1))
+                               std::this_thread::yield();
                            }});
       }
       o.submit_group({.members = members});

@@ -287,7 +287,6 @@ TEST_F(EngineInvalid, FailureOfAnOlderWriterDoesNotInvalidateWhatANewerOneWrote)
 
 TEST_F(EngineFailure, FirstCauseComesFirstAndAllAreListed) {
   const strata::Run run = submit([&](Orchestration& o) {
-    Gate first_failed;
     o.submit(fail, out(a_.tensor), named("first"));
     EXPECT_TRUE(eventually([&] { return o.run().stats().failed == 1; }));
     o.submit([](TaskContext&) { throw std::logic_error("second cause"); }, out(b_.tensor),

@@ -346,19 +346,6 @@ TEST(Heap, Invariant6AFailureIsForgottenWhenAFittingBlockComes) {
   heap.check();
 }
 
-TEST(Heap, RepeatedFailureDoesNotSearchAgain) {
-  Heap heap(40000 * 100 * kUnit);
-  (void)fill_with_holes(heap, 100 * kUnit);
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_FALSE(heap.allocate(101 * kUnit, nullptr));
-  const auto first = std::chrono::steady_clock::now() - begin;  // Looks at 20000 holes.
-  const auto thousand = fastest([&] {
-    for (int i = 0; i < 1000; ++i)
-      ASSERT_FALSE(heap.allocate(101 * kUnit, nullptr));
-  });
-  EXPECT_LT(thousand, 50 * first);
-}
-
 // ---- Random -------------------------------------------------------------------------------------
 
 struct Load {

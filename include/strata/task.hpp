@@ -127,10 +127,12 @@ class Body {
     using Fn = std::decay_t<F>;  // a function decays to a pointer
     if constexpr (fits_inline<Fn>()) {
       ::new (static_cast<void*>(storage_)) Fn(std::forward<F>(f));
+      words_ = (sizeof(Fn) + 7) / 8;
       invoke_ = [](void* at, TaskContext& context) { (*static_cast<Fn*>(at))(context); };
     } else {
       auto* owned = new Fn(std::forward<F>(f));
       std::memcpy(storage_, &owned, sizeof owned);
+      words_ = 1;
       invoke_ = [](void* at, TaskContext& context) { (**static_cast<Fn**>(at))(context); };
       destroy_ = [](void* at) noexcept { delete *static_cast<Fn**>(at); };
     }
@@ -162,15 +164,33 @@ class Body {
            std::is_trivially_copyable_v<Fn> && std::is_trivially_destructible_v<Fn>;
   }
   void take(Body& other) noexcept {
-    // Relocation by bytes: what is stored is trivially copyable or a pointer.
-    std::memcpy(storage_, other.storage_, kInlineBytes);
+    // Relocation by bytes: what is stored is trivially copyable or a pointer. Word by word and only
+    // as many as are used: loads wider than the stores just made would wait for those.
+    words_ = other.words_;
+    switch (words_) {
+      case 4:
+        std::memcpy(storage_ + 24, other.storage_ + 24, 8);
+        [[fallthrough]];
+      case 3:
+        std::memcpy(storage_ + 16, other.storage_ + 16, 8);
+        [[fallthrough]];
+      case 2:
+        std::memcpy(storage_ + 8, other.storage_ + 8, 8);
+        [[fallthrough]];
+      case 1:
+        std::memcpy(storage_, other.storage_, 8);
+        break;
+      default:
+        break;
+    }
     invoke_ = std::exchange(other.invoke_, nullptr);
     destroy_ = std::exchange(other.destroy_, nullptr);
   }
 
-  alignas(std::max_align_t) unsigned char storage_[kInlineBytes] = {};
+  alignas(std::max_align_t) unsigned char storage_[kInlineBytes];
   void (*invoke_)(void* at, TaskContext& context) = nullptr;
   void (*destroy_)(void* at) noexcept = nullptr;
+  std::uint64_t words_ = 0;  ///< Of storage_, in use.
 };
 
 /// A whole task, for callers that build their arguments at run time. Spans and names are read

@@ -20,31 +20,31 @@ std::size_t bytes_of(const PartSpec& part) noexcept {
 }
 
 /// Lays out one part at `at`; returns the first byte behind it.
-std::byte* place_part(TaskNode& task, TaskPart& to, const NodeSpec& spec, const PartSpec& part,
+std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, bool tracked,
                       BufferTable& buffers, std::byte* at) {
   to.body = part.body;
   if (!part.shared) {
     to.own_body = std::move(*part.body);
     to.body = &to.own_body;
   }
-  auto* records = reinterpret_cast<detail::TensorRecord*>(at);
-  auto* dims = reinterpret_cast<std::int64_t*>(records + part.tensors.size());
-  to.arguments.tensors = records;
+  auto* record = reinterpret_cast<detail::TensorRecord*>(at);
+  auto* dims = reinterpret_cast<std::int64_t*>(record + part.tensors.size());
+  to.arguments.tensors = record;
   to.arguments.tensor_count = static_cast<std::uint32_t>(part.tensors.size());
   for (const TensorArg& arg : part.tensors) {
     const Tensor& tensor = *arg.tensor;
-    *records = make_record(
-        tensor, arg.access, arg.tracking, dims,
-        !spec.tracked || std::max(arg.tracking, tensor.tracking()) != Tracking::full, buffers);
-    if (records->flags == kCountedStorage) {
+    write_record(*record, tensor, arg.access, arg.tracking, dims, tracked, buffers);
+    if (record->flags == kCountedStorage) [[unlikely]] {
       task.counted_storage = true;
       buffers.at(tensor.buffer()).holders.fetch_add(1, std::memory_order_relaxed);
     }
-    ++records;
-    for (const std::int64_t extent : tensor.shape())
-      *dims++ = extent;
-    for (const std::int64_t stride : tensor.strides())
-      *dims++ = stride;
+    ++record;
+    const int rank = tensor.rank();
+    for (int d = 0; d < rank; ++d) {
+      dims[d] = tensor.extent(d);
+      dims[rank + d] = tensor.stride(d);
+    }
+    dims += 2 * rank;
   }
   auto* scalars = reinterpret_cast<std::uint64_t*>(dims);
   to.arguments.scalars = scalars;
@@ -56,25 +56,7 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const NodeSpec& spec, const 
 
 }  // namespace
 
-detail::TensorRecord make_record(const Tensor& tensor, Access access, Tracking tracking,
-                                 const std::int64_t* dims, bool unknown_to_tracker,
-                                 BufferTable& buffers) {
-  const BufferRecord& buffer = buffers.at(tensor.buffer());
-  // Where the tracker knows all users there is no need to count them.
-  const bool counted = (buffer.block.has_value() || unknown_to_tracker) &&
-                       !base::planted("heap_freed_before_last_user");
-  return {.data = buffer.data == nullptr ? nullptr : buffer.data + tensor.byte_offset(),
-          .dims = dims,
-          .buffer = tensor.buffer(),
-          .byte_offset = tensor.byte_offset(),
-          .dtype = tensor.dtype(),
-          .access = access,
-          .tracking = std::max(tracking, tensor.tracking()),
-          .rank = static_cast<std::uint8_t>(tensor.rank()),
-          .flags = counted ? kCountedStorage : 0};
-}
-
-void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers) {
+void place_arguments(TaskNode& task, const NodeSpec& spec, bool tracked, BufferTable& buffers) {
   std::size_t bytes = 0;
   for (const PartSpec& part : spec.parts)
     bytes += bytes_of(part);
@@ -84,7 +66,7 @@ void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers)
     at = task.large_arguments.data();
   }
   if (spec.type != NodeType::group) [[likely]] {
-    place_part(task, task.part, spec, spec.parts[0], buffers, at);
+    place_part(task, task.part, spec.parts[0], tracked, buffers, at);
     return;
   }
   if (task.group == nullptr) task.group = std::make_unique<GroupState>();
@@ -93,7 +75,7 @@ void place_arguments(TaskNode& task, const NodeSpec& spec, BufferTable& buffers)
   while (group.parts.size() < group.size)
     group.parts.push_back(std::make_unique<GroupPart>());
   for (std::size_t i = 0; i < group.size; ++i) {
-    at = place_part(task, *group.parts[i], spec, spec.parts[i], buffers, at);
+    at = place_part(task, *group.parts[i], spec.parts[i], tracked, buffers, at);
     group.parts[i]->lane = spec.parts[i].lane;
   }
   group.members_left.store(static_cast<std::uint32_t>(group.size), std::memory_order_relaxed);

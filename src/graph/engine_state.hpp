@@ -124,7 +124,6 @@ struct NodeSpec {
   bool unordered = false;
   std::span<const TaskId> after = {};
   HostWait* host = nullptr;
-  bool tracked = true;  ///< False in manual scopes: the dependency tracker sees nothing of it.
 };
 
 /// What a blocked orchestration waits for.
@@ -163,7 +162,7 @@ class EngineState {
   void caller_lanes_free();
 
   // --- Submission (submission.cpp) ---
-  TaskNode* submit(OrchestrationState& orchestration, NodeSpec spec, TaskId& id);
+  TaskNode* submit(OrchestrationState& orchestration, const NodeSpec& spec, TaskId& id);
   TaskId submit_task(OrchestrationState& orchestration, TaskSpec& spec);
   TaskId submit_group(OrchestrationState& orchestration, const GroupSpec& spec);
   Tensor allocate(OrchestrationState& orchestration, DType dtype,

@@ -370,15 +370,17 @@ void EngineState::retire(Node& node, Lane* lane) {
     for (std::size_t i = 0; i < task.group->size; ++i)
       task.group->parts[i]->own_body.reset();
   }
-  // The run may be gone once its last node is counted, unless this lane keeps it.
+  // Once its last node is counted somebody else may end the run and let go of it: so it is kept, by
+  // this lane or here.
   if (lane != nullptr && lane->last_run.get() == &run) [[likely]] {
     window.give_back(&task, lane->id.value + 1);
     room_changed();
     run.node_ended_on(lane->id.value);
   } else {
+    const std::shared_ptr<RunState> kept = run.shared_from_this();
     window.give_back(&task);
     room_changed();
-    run.node_ended();
+    kept->node_ended();
   }
 }
 

@@ -305,8 +305,8 @@ std::shared_ptr<Binding> Replay::make_binding() {
       const std::int64_t* const at = binding->dims.data() + binding->dims.size();
       binding->dims.insert(binding->dims.end(), tensor.shape().begin(), tensor.shape().end());
       binding->dims.insert(binding->dims.end(), tensor.strides().begin(), tensor.strides().end());
-      binding->records.push_back(
-          make_record(tensor, argument.access, Tracking::full, at, false, engine_.buffers));
+      write_record(binding->records.emplace_back(), tensor, argument.access, Tracking::full, at,
+                   /*tracked=*/true, engine_.buffers);
       binding->counted = binding->counted || binding->records.back().flags == kCountedStorage;
     }
     for (const Scalar& scalar : task.parts[0].scalars) {

@@ -134,7 +134,7 @@ void EngineState::start_joins(std::vector<DependencyTracker::MadeJoin>& joins) {
   joins.clear();
 }
 
-TaskNode* EngineState::submit(OrchestrationState& orchestration, NodeSpec spec, TaskId& id) {
+TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec& spec, TaskId& id) {
   RunState& run = *orchestration.run;
   ScopeState& scope = orchestration.scope();
   FreshBuffers fresh_buffers(*this);
@@ -146,7 +146,6 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, NodeSpec spec, 
   // A host access waits for its turn in any scope.
   const bool manual =
       scope.manual && spec.type != NodeType::host && !base::planted("manual_scope_infers");
-  spec.tracked = !manual;
   auto& tracked = tracked_scratch;
   std::uint64_t pin = 0;
   // Room first: each time round everything is checked again, as the world may have changed.
@@ -235,7 +234,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, NodeSpec spec, 
   task->name = spec.name;
   task->host = spec.host;
   task->log = nullptr;
-  place_arguments(*task, spec, buffers);
+  place_arguments(*task, spec, !manual, buffers);
 
   // What it must wait for.
   tracker.begin(pin, {.read_after_write_only = run.options.read_after_write_only,

@@ -126,8 +126,11 @@ class Body {
            std::is_invocable_v<std::remove_cvref_t<F>&, TaskContext&>) Body(F&& f) {
     using Fn = std::decay_t<F>;  // a function decays to a pointer
     if constexpr (fits_inline<Fn>()) {
+      if constexpr (!std::is_empty_v<Fn>) {
+        words_ = (sizeof(Fn) + 7) / 8;
+        if constexpr (sizeof(Fn) % 8 != 0) std::memset(storage_, 0, 8 * words_);
+      }
       ::new (static_cast<void*>(storage_)) Fn(std::forward<F>(f));
-      words_ = (sizeof(Fn) + 7) / 8;
       invoke_ = [](void* at, TaskContext& context) { (*static_cast<Fn*>(at))(context); };
     } else {
       auto* owned = new Fn(std::forward<F>(f));

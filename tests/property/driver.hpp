@@ -34,6 +34,9 @@ struct Failure {
 /// two independent tasks can overlap.
 [[nodiscard]] std::optional<Failure> try_seed(std::uint64_t seed, test::Guard& guard);
 
+/// The second program that try_seed runs for some seeds. Runs the first to find it.
+[[nodiscard]] std::optional<Program> meeting_of(std::uint64_t seed);
+
 /// Runs one program and returns what is wrong.
 [[nodiscard]] std::vector<std::string> try_program(const Program& program);
 

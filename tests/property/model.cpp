@@ -122,7 +122,7 @@ class Expansion {
     if (step.op == Op::group) {
       for (const Work& member : step.works)
         node.lanes.push_back(member.lane);
-    } else if (step.exact && !step.unordered) {
+    } else if (step.exact && !step.unordered && step.works[0].has_body) {
       node.lanes.push_back(step.target);
     }
     const int index = model_.size();
@@ -248,6 +248,12 @@ int Model::first_node(int step) const {
 }
 
 int Model::instance_of(int storage) const { return instance_of_.at(storage); }
+
+bool Model::can_meet() const {
+  if (program_.meet_a < 0) return true;
+  const int a = first_node(program_.meet_a), b = first_node(program_.meet_b);
+  return independent(std::min(a, b), std::max(a, b));
+}
 
 std::string Model::name(int index) const {
   const Node& n = node(index);

@@ -19,6 +19,7 @@
 //   of
 //       its lanes the next one need not wait for the members on others. A task that is skipped may
 //       leave its lane early, so where tasks may be skipped this order is not handed on to others.
+//       A task without body has no place on a lane.
 //   (7) What the host waited for comes before all that is submitted later.
 //
 // What different tasks do with the same bytes without being ordered has no defined outcome. Such an
@@ -114,6 +115,8 @@ class Model {
   [[nodiscard]] std::int64_t wide_heap() const noexcept { return wide_heap_; }
   /// True if nothing keeps a and b (a submitted before b) from running at the same time.
   [[nodiscard]] bool independent(int a, int b) const { return !node(b).permitted.has(a); }
+  /// The two that are to meet, if any, can.
+  [[nodiscard]] bool can_meet() const;
   [[nodiscard]] std::string name(int node) const;
 
  private:

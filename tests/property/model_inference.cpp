@@ -147,7 +147,7 @@ void Inference::find_sources(Node& node) {
   for (const Use& use : node.uses) {
     const Instance& instance = instances_[static_cast<std::size_t>(use.instance)];
     const bool weak = use.tracking != Tracking::full;
-    if (!weak && !use.reads) continue;
+    if (!use.reads) continue;
     for (const std::int32_t at : use.bytes) {
       const Byte& b = byte(use.instance, at);
       if (weak) {

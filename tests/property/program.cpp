@@ -260,6 +260,11 @@ void normalize(Program& program) {
     if (program.sequential && step.op == Op::cancel && step.other != step.run) return true;
     return !normalizer.keep(step);
   });
+  const auto there = [&](int id) {
+    return std::any_of(program.steps.begin(), program.steps.end(),
+                       [&](const Step& step) { return step.id == id; });
+  };
+  if (!there(program.meet_a) || !there(program.meet_b)) program.meet_a = program.meet_b = -1;
   const bool cancels = std::any_of(program.steps.begin(), program.steps.end(),
                                    [](const Step& step) { return step.op == Op::cancel; });
   if (cancels) {

@@ -91,13 +91,17 @@ struct Progress {
 void shrink(std::uint64_t seed) {
   std::printf("shrinking ...\n");
   std::fflush(stdout);
-  const property::Program program = property::generate(seed);
+  property::Program program = property::generate(seed);
   const auto fails = [](const property::Program& candidate) {
     return property::fails_in_child(candidate, 10, std::chrono::seconds(6));
   };
   if (!fails(program)) {
-    std::printf("it did not fail again; the failure may need the pair that met\n");
-    return;
+    const auto meeting = property::meeting_of(seed);
+    if (!meeting || !fails(*meeting)) {
+      std::printf("it did not fail again\n");
+      return;
+    }
+    program = *meeting;
   }
   const property::Program small = property::shrink(program, fails, std::chrono::minutes(5));
   std::fputs(property::print(small).c_str(), stdout);

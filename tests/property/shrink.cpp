@@ -231,6 +231,7 @@ class Shrinker {
   test::Guard guard("a try of the shrinker", limit);
   for (int i = 0; i < attempts; ++i) {
     const Model model(program);
+    if (!model.can_meet()) _exit(0);
     const Trace trace = run_program(program, model);
     if (!check(program, model, trace).empty()) _exit(1);
   }

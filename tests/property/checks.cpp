@@ -14,24 +14,30 @@ TaskNames::TaskNames(const Model& model, const Trace& trace) {
 }
 
 void TaskNames::learn_skipped(const Model& model, const Trace& trace) {
-  std::map<std::uint64_t, std::string> unknown;  // in the order of submission
-  for (const RunTrace& run : trace.runs) {
+  struct Report {
+    std::string name;
+    int run;
+  };
+  std::map<std::uint64_t, Report> unknown;  // in the order of submission
+  for (std::size_t r = 0; r < trace.runs.size(); ++r) {
+    const RunTrace& run = trace.runs[r];
     for (const auto* list : {&run.failed, &run.skipped}) {
       for (const TaskFailure& failure : *list) {
-        if (!by_id_.contains(failure.task.value)) unknown[failure.task.value] = failure.name;
+        if (by_id_.contains(failure.task.value)) continue;
+        unknown[failure.task.value] = {failure.name, static_cast<int>(r)};
       }
     }
   }
   std::vector<bool> taken(static_cast<std::size_t>(model.size()));
-  for (const auto& [id, name] : unknown) {
+  for (const auto& [id, report] : unknown) {
     // The first that has the name, no id yet, and comes after all that are known to be earlier.
     auto next = by_id_.upper_bound(id);
     int n = next == by_id_.begin() ? 0 : std::prev(next)->second + 1;
     for (; n < model.size(); ++n) {
       const Node& node = model.node(n);
       const auto i = static_cast<std::size_t>(n);
-      if (node.replay >= 0 && !trace.nodes[i].id && !taken[i] &&
-          task_name(node.recording, node.step->id) == name) {
+      if (node.replay >= 0 && node.run == report.run && !trace.nodes[i].id && !taken[i] &&
+          task_name(node.recording, node.step->id) == report.name) {
         taken[i] = true;
         by_id_[id] = n;
         break;
@@ -164,11 +170,24 @@ class Checker {
     const int n = names_.find(failure.task);
     if (n < 0 || outcome.status[at(n)] != Status::skipped || !outcome.certain[at(n)]) return;
     const int cause = names_.find(failure.cause);
-    if (cause < 0 || !outcome.causes[at(n)].has(cause)) {
+    const bool known =
+        cause < 0 ? may_be_nameless(outcome.causes[at(n)]) : outcome.causes[at(n)].has(cause);
+    if (!known) {
       problem(model_.name(n) + " was skipped because of task " +
               std::to_string(failure.cause.value) + ", which is not among the causes");
     }
   }
+  /// A task of a cancelled run's replay that was dropped: nobody tells its id.
+  bool may_be_nameless(const Bits& causes) const {
+    bool found = false;
+    causes.for_each([&](int n) {
+      const Node& node = model_.node(n);
+      found = found || (node.replay >= 0 && !trace_.nodes[at(n)].id &&
+                        model_.cancelled_runs()[at(node.run)]);
+    });
+    return found;
+  }
+
   void check_failed_runs(const Outcome& outcome) {
     std::vector<bool> bad(trace_.runs.size());
     std::vector<bool> open(trace_.runs.size());

@@ -343,6 +343,8 @@ void EngineState::log_task(TaskNode& task, RunState& run) {
   std::vector<GraphEdge> edges;
   const auto add = [&](auto&& self, const Edge& edge, const GraphEdge& as) -> void {
     Node* const join = tracker.kept_join(edge.from);
+    // A join from before graphs were kept: what it stood for ended before this run began.
+    if (join == nullptr && (edge.from & TaskWindow::kSlotMask) == TaskWindow::kSlotMask) return;
     if (join == nullptr) {
       edges.push_back(as);
       edges.back().from = TaskId{edge.from};

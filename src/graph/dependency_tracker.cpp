@@ -112,7 +112,9 @@ void DependencyTracker::collect(const TrackedArgument& argument) {
     }
   }
   if (reads(argument.access)) collect_reads(argument);
-  if (writes(argument.access) && !mode_.read_after_write_only) collect_writes(argument);
+  if (writes(argument.access) &&
+      (!mode_.read_after_write_only || base::planted("raw_only_keeps_war")))
+    collect_writes(argument);
 }
 
 /// What a reader waits for: every writer of its bytes that no later write has replaced.
@@ -237,7 +239,7 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
   if (!argument.buffer->invalid.empty() && !base::planted("invalid_not_cleared")) {
     validate(*argument.buffer, entry.region);
   }
-  if (mode_.read_after_write_only && !base::planted("raw_only_keeps_war")) {
+  if (mode_.read_after_write_only) {
     // It replaced without waiting: a later write still has to wait for those before.
     if (entry.writer.node != nullptr && entry.writer.node != task.node) {
       add_access(entry, {entry.writer, Hazard::write_after_write});

@@ -21,7 +21,7 @@ class Runner {
       : program_(program),
         model_(model),
         bodies_(program, model),
-        submitter_(program, model, bodies_, places_),
+        submitter_(program, bodies_, places_),
         turns_(program) {
     trace_.nodes.resize(static_cast<std::size_t>(model.size()));
     trace_.runs.resize(program.runs.size());

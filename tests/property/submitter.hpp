@@ -26,8 +26,8 @@ struct Places {
 
 class Submitter {
  public:
-  Submitter(const Program& program, const Model& model, Bodies& bodies, const Places& places)
-      : program_(program), model_(model), bodies_(bodies), places_(places) {}
+  Submitter(const Program& program, Bodies& bodies, const Places& places)
+      : program_(program), bodies_(bodies), places_(places) {}
 
   /// Submits a task or group, whose first node is `node`. `after` as many ids as are known.
   TaskId submit(Orchestration& o, const Step& step, int node, const std::vector<TaskId>& after);
@@ -62,7 +62,6 @@ class Submitter {
   [[nodiscard]] Target target_of(const Step& step) const;
 
   const Program& program_;
-  const Model& model_;
   Bodies& bodies_;
   const Places& places_;
   std::deque<std::string> names_;  // the engine's reports refer to them

@@ -275,13 +275,15 @@ TEST(Runs, DestructorWaitsForOpenRuns) {
 TEST(Runs, HandlesOutliveTheEngine) {
   strata::Run good;
   strata::Run bad;
+  std::vector<float> memory(4);  // Its tasks run until the engine has gone.
+  Tensor a;
   {
     Engine engine(thread_lanes(1));
-    Floats a(engine, {4});
+    a = engine.tensor(memory);
     good = engine.submit(
         [&](Orchestration& o) {
-          o.submit(nothing, out(a.tensor), named("writer"));
-          o.submit(nothing, in(a.tensor), named("reader"));
+          o.submit(nothing, out(std::as_const(a)), named("writer"));
+          o.submit(nothing, in(a), named("reader"));
         },
         {.name = "good", .keep_graph = true});
     bad = engine.submit([&](Orchestration& o) {

@@ -12,6 +12,24 @@ namespace strata::graph {
 
 namespace {
 
+/// Some of a chunk's tasks.
+class TaskSet {
+ public:
+  explicit TaskSet(std::uint32_t tasks) : words_((tasks + 63) / 64, 0) {}
+  [[nodiscard]] bool has(std::uint32_t task) const {
+    return (words_[task / 64] >> (task % 64) & 1) != 0;
+  }
+  /// Adds a task, and those of another set.
+  void absorb(std::uint32_t task, const TaskSet& others) {
+    words_[task / 64] |= std::uint64_t{1} << (task % 64);
+    for (std::size_t i = 0; i < words_.size(); ++i)
+      words_[i] |= others.words_[i];
+  }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
+
 /// Infers one chunk with a tracker of its own. A node that never ends, the `outside`, stands for
 /// everything before the chunk: it is the writer and a reader of every region at first. A task that
 /// finds it among its predecessors may depend on something outside.
@@ -19,6 +37,8 @@ class ChunkInference {
  public:
   ChunkInference(const RecordedGraph& graph, Chunk& chunk) : graph_(graph), chunk_(chunk) {
     outside_.reset_for_submit(id_of(-1), NodeType::task, nullptr);
+    before_.reserve(chunk.task_count);  // References are kept while it grows.
+    fails_with_.reserve(chunk.task_count);
     tracker_.hold_entries(true);  // Nothing ends here, and joins can be taken apart again.
   }
 
@@ -76,8 +96,8 @@ class ChunkInference {
   std::vector<RegionEntry*> entries_;                    ///< Of each boundary region.
   std::unordered_map<const RegionEntry*, std::size_t> region_of_entry_;
   /// For each task, all that is ordered before it; and all whose failure reaches it.
-  std::vector<std::vector<bool>> before_;
-  std::vector<std::vector<bool>> fails_with_;
+  std::vector<TaskSet> before_;
+  std::vector<TaskSet> fails_with_;
 };
 
 void ChunkInference::find_regions() {
@@ -159,8 +179,8 @@ void ChunkInference::infer(std::uint32_t i) {
   }
   // Latest predecessor first, so that an edge is left out if a later one implies it: for order any
   // path will do, for failure one that carries it all the way.
-  auto& before = before_.emplace_back(chunk_.task_count, false);
-  auto& fails_with = fails_with_.emplace_back(chunk_.task_count, false);
+  TaskSet& before = before_.emplace_back(chunk_.task_count);
+  TaskSet& fails_with = fails_with_.emplace_back(chunk_.task_count);
   ChunkTask& compiled = chunk_.tasks[i];
   const RecordedTask& recorded = task(i);
   compiled.body = recorded.parts[0].body;
@@ -173,15 +193,10 @@ void ChunkInference::infer(std::uint32_t i) {
   compiled.first_edge = static_cast<std::uint32_t>(chunk_.edges.size());
   for (auto it = found.rbegin(); it != found.rend(); ++it) {
     const ChunkEdge& edge = it->second;
-    if (edge.carries_failure ? fails_with[edge.from] : before[edge.from]) continue;
+    if ((edge.carries_failure ? fails_with : before).has(edge.from)) continue;
     chunk_.edges.push_back(edge);
-    const auto absorb = [&](std::vector<bool>& into, const std::vector<bool>& from) {
-      into[edge.from] = true;
-      for (std::uint32_t k = 0; k < edge.from; ++k)
-        into[k] = into[k] || from[k];
-    };
-    absorb(before, before_[edge.from]);
-    if (edge.carries_failure) absorb(fails_with, fails_with_[edge.from]);
+    before.absorb(edge.from, before_[edge.from]);
+    if (edge.carries_failure) fails_with.absorb(edge.from, fails_with_[edge.from]);
   }
   compiled.edge_count = static_cast<std::uint32_t>(chunk_.edges.size()) - compiled.first_edge;
 

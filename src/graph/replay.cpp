@@ -216,7 +216,7 @@ void Orchestration::replay(const Recording& recording, std::span<const Tensor> t
 Recording Engine::record(
     const RecordingSpec& spec,
     const std::function<void(Orchestration&, const Parameters&)>& orchestration) {
-  const std::size_t chunk = std::clamp<std::size_t>(state_->window.capacity() / 4, 1, 256);
+  const std::size_t chunk = std::clamp<std::size_t>(state_->window.capacity() / 4, 1, 1024);
   auto recorded = std::make_shared<graph::RecordedGraph>(chunk);
   graph::RecorderState recorder(*recorded, spec, state_->kind_count, state_->lane_count);
   graph::OrchestrationState state(*state_, nullptr);

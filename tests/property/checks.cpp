@@ -174,7 +174,9 @@ class Checker {
         cause < 0 ? may_be_nameless(outcome.causes[at(n)]) : outcome.causes[at(n)].has(cause);
     if (!known) {
       problem(model_.name(n) + " was skipped because of task " +
-              std::to_string(failure.cause.value) + ", which is not among the causes");
+              std::to_string(failure.cause.value) + ", " +
+              (cause < 0 ? "which nobody knows" : model_.name(cause)) +
+              ", which is not among the causes");
     }
   }
   /// A task of a cancelled run's replay that was dropped: nobody tells its id.

@@ -36,7 +36,7 @@ int draw_window(test::Random& random) {
 Profile random_profile(test::Random& random, Program& program) {
   Profile profile;
   profile.steps = static_cast<int>(random.between(8, 45));
-  if (random.chance(2)) profile.steps = static_cast<int>(random.between(100, 300));
+  if (random.chance(5)) profile.steps = static_cast<int>(random.between(100, 300));
   const auto maybe = [&](int percent, int low, int high) {
     return random.chance(percent) ? static_cast<int>(random.between(low, high)) : 0;
   };

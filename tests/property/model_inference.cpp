@@ -152,7 +152,7 @@ void Inference::find_sources(Node& node) {
       const Byte& b = byte(use.instance, at);
       if (weak) {
         if (use.creator.empty()) continue;
-        const bool still = b.writer == instance.creator;
+        const bool still = b.writer == instance.creator && b.unrecorded.empty();
         (still ? node.sources : node.murky).set(instance.creator);
         continue;
       }

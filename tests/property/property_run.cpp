@@ -9,6 +9,7 @@
 // The programs run in a child process, so a crash or a hang is reported like any other failure.
 // Exit code: 0 all went well, 1 a failure was found, 2 wrong use.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,7 @@ void shrink(std::uint64_t seed) {
   };
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     test::Guard guard("the shrunk program", std::chrono::seconds(6));
     for (int i = 0; i < 10; ++i)
       problems_of();
@@ -145,7 +147,10 @@ int main(int argc, char** argv) {
     std::perror("property_run: fork");
     return 2;
   }
-  if (child == 0) work(options, progress);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    work(options, progress);
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

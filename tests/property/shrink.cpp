@@ -1,10 +1,13 @@
 #include "shrink.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 
 #include "checks.hpp"
@@ -247,7 +250,10 @@ Program shrink(const Program& program, const std::function<bool(const Program&)>
 
 bool fails_in_child(const Program& program, int attempts, std::chrono::seconds limit) {
   const pid_t child = fork();
-  if (child == 0) try_and_exit(program, attempts, limit);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    try_and_exit(program, attempts, limit);
+  }
   if (child < 0) return false;
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {

@@ -32,8 +32,9 @@ struct DispatchId {
 /// A lane whose tasks run elsewhere: in another process, on a device.
 ///
 /// The engine calls dispatch() for one task at a time and lane, in the lane's order, from whichever
-/// thread made the task ready; it must not block. The completion is reported later by
-/// Engine::complete(), once for each dispatch, from any thread, also from within dispatch().
+/// thread made the task ready; it must not block. If it throws, the task fails with that. The
+/// completion is reported later by Engine::complete(), once for each dispatch, from any thread,
+/// also from within dispatch().
 class ExternalLane {
  public:
   virtual ~ExternalLane() = default;
@@ -42,7 +43,8 @@ class ExternalLane {
   virtual void dispatch(DispatchId id, TaskContext& context, Body& body) = 0;
 };
 
-/// Lanes of one kind: either any number of thread and caller lanes, or external ones.
+/// Lanes of one kind: either any number of thread lanes and at most one caller lane, or external
+/// ones.
 struct KindOptions {
   std::string name = {};
   /// Lanes with a thread of their own.

@@ -1,8 +1,8 @@
 // Recording: the tasks of an orchestration, inferred once, to be replayed with other buffers and
 // scalars bound to its parameters at a fraction of the cost of submission.
 //
-// Thread safety: immutable once made; may be replayed by several runs at once, and outlives the
-// engine's runs that use it (it is shared).
+// Thread safety: may be replayed by several runs of its engine at once, and outlives the runs that
+// use it (it is shared). Another engine refuses it.
 #pragma once
 
 #include <cstdint>

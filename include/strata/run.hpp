@@ -94,7 +94,8 @@ class Run {
   [[nodiscard]] bool done() const;
   /// Waits for the end, whatever it is; helps on the caller lanes of the engine meanwhile.
   void wait() const;
-  /// The same with a bound; false if the run had not ended by then.
+  /// The same with a bound; false if the run had not ended by then. A task that this thread runs on
+  /// a caller lane meanwhile is not interrupted at the bound.
   [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) const;
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> time) const {
@@ -109,7 +110,8 @@ class Run {
   [[nodiscard]] std::string name() const;
   [[nodiscard]] RunStats stats() const;
   /// What made a task wait, with the edge that was released last marked. Needs keep_graph, or a
-  /// task whose place in the window was not yet used again; otherwise throws InvalidState.
+  /// task whose place in the window was not yet used again; otherwise throws InvalidState. Without
+  /// keep_graph, readers beyond the last few of a region are not named one by one.
   [[nodiscard]] std::vector<GraphEdge> why(TaskId task) const;
   /// The graph so far. Needs keep_graph.
   [[nodiscard]] Graph graph() const;

@@ -96,6 +96,7 @@ class TaskContext {
   [[nodiscard]] std::size_t scalar_count() const noexcept { return arguments_.scalar_count; }
   template <class T>
   [[nodiscard]] T scalar(std::size_t i) const noexcept {
+    static_assert(sizeof(T) <= 8, "a scalar argument has eight bytes");
     T value;
     std::memcpy(&value, &arguments_.scalars[i], sizeof(T));
     return value;

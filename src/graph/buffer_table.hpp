@@ -28,6 +28,7 @@ struct ScopeState;
 
 /// Bytes that hold no valid value, with the failure that is to blame.
 struct InvalidBytes {
+  Region region;  ///< All of them lie in it.
   ByteSet bytes;
   std::shared_ptr<const Failure> cause;
 };

@@ -40,7 +40,7 @@ void DependencyTracker::begin(std::uint64_t pin, Mode mode) {
   mode_ = mode;
   found_.clear();
   if (poisoned_by_ != nullptr) poisoned_by_.reset();
-  any_assumed_ = false;
+  maybe_assumed_ = false;
   if (sweep_debt_ != 0) {
     if (all_.size() > kSweepAbove) {
       sweep();
@@ -70,7 +70,7 @@ void DependencyTracker::add(NodeRef ref, Hazard hazard, std::int32_t argument, b
     ref.node->mark_index = static_cast<std::uint32_t>(found_.size());
   }
   if (assumed) {
-    any_assumed_ = true;
+    maybe_assumed_ = true;
     ++stats_.assumed;
   }
   found_.push_back({ref, hazard, argument, carries, assumed});
@@ -124,7 +124,9 @@ void DependencyTracker::collect_reads(const TrackedArgument& argument) {
   constexpr Hazard kHazard = Hazard::read_after_write;
   const auto add_visible = [&](const RegionEntry& of, const NodeRef& writer, bool assumed) {
     if (writer.node == nullptr || (!mode_.keep_finished && writer.finished())) return;
-    if (!hidden(entry, of, writer.id)) add(writer, kHazard, arg, true, assumed);
+    // A join stands for writers of different times: it is never taken for replaced.
+    if (is_join(writer.id) || !hidden(entry, of, writer.id))
+      add(writer, kHazard, arg, true, assumed);
   };
   add_visible(entry, entry.writer, false);
   for (const NodeRef& extra : entry.extra_writers)
@@ -365,12 +367,13 @@ void DependencyTracker::invalidate(BufferRecord& buffer, const Region& region, s
     const ByteSet newer(entry->region);
     if (newer.exact()) bytes.subtract(newer);
   }
-  if (!bytes.empty()) buffer.invalid.push_back({std::move(bytes), cause});
+  if (!bytes.empty()) buffer.invalid.push_back({region, std::move(bytes), cause});
 }
 
 void DependencyTracker::validate(BufferRecord& buffer, const Region& region) {
-  const ByteSet bytes(region);
-  if (!bytes.exact()) return;  // Its widened form covers more than was written.
+  std::erase_if(buffer.invalid,
+                [&](const InvalidBytes& invalid) { return contains(region, invalid.region); });
+  const ByteSet bytes(region);  // One that had to be widened subtracts nothing.
   for (InvalidBytes& invalid : buffer.invalid)
     invalid.bytes.subtract(bytes);
   std::erase_if(buffer.invalid, [](const InvalidBytes& i) { return i.bytes.empty(); });
@@ -382,7 +385,11 @@ std::shared_ptr<const Failure> DependencyTracker::invalid_in(const BufferRecord&
   if (buffer.invalid.empty() || region.empty()) return nullptr;
   const ByteSet bytes(region);
   for (const InvalidBytes& invalid : buffer.invalid) {
-    if (invalid.bytes.intersects(bytes)) return invalid.cause;
+    // The region tells neighbours apart where the bytes had to be widened.
+    if (invalid.bytes.intersects(bytes) &&
+        overlap(invalid.region, region).overlap != Overlap::none) {
+      return invalid.cause;
+    }
   }
   return nullptr;
 }

@@ -24,6 +24,7 @@
 //   (4) An entry is dropped only when all its tasks have ended.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -159,7 +160,11 @@ class DependencyTracker {
     return poisoned_by_;
   }
   /// True if some overlap had to be assumed.
-  [[nodiscard]] bool any_assumed() const noexcept { return any_assumed_; }
+  [[nodiscard]] bool any_assumed() const noexcept { return maybe_assumed_ && count_assumed() != 0; }
+  [[nodiscard]] std::uint64_t count_assumed() const noexcept {
+    return static_cast<std::uint64_t>(std::count_if(
+        found_.begin(), found_.end(), [](const Dependency& found) { return found.assumed; }));
+  }
   /// Enters the task as reader or writer of the argument, after all were collected.
   void record(const TrackedArgument& argument, NodeRef task);
 
@@ -247,7 +252,7 @@ class DependencyTracker {
   Mode mode_;
   std::vector<Dependency> found_;
   std::shared_ptr<const Failure> poisoned_by_;
-  bool any_assumed_ = false;
+  bool maybe_assumed_ = false;  ///< Some overlap was assumed; another argument may have proved it.
 
   std::vector<RegionEntry*> buckets_;  ///< Entries by canonical region.
   std::vector<RegionEntry*> views_;    ///< Entries by view; as many buckets.

@@ -305,9 +305,9 @@ void Orchestration::read_element(const Tensor& tensor, std::span<const std::int6
   refuse_while_recording(*state_, "read");
   const Tensor element(tensor.buffer(), element_offset(tensor, index, dtype, "read"), dtype, {});
   const TensorArg arg = in(element);
-  state_->engine.host_access(*state_, "read", &arg, {}, [&] {
-    std::memcpy(value, state_->engine.address_of(element), size_of(dtype));
-  });
+  const std::byte* const address = state_->engine.address_of(element);
+  state_->engine.host_access(*state_, "read", &arg, {},
+                             [&] { std::memcpy(value, address, size_of(dtype)); });
 }
 
 void Orchestration::write_element(const Tensor& tensor, std::span<const std::int64_t> index,
@@ -315,9 +315,9 @@ void Orchestration::write_element(const Tensor& tensor, std::span<const std::int
   refuse_while_recording(*state_, "write");
   const Tensor element(tensor.buffer(), element_offset(tensor, index, dtype, "write"), dtype, {});
   const TensorArg arg = out(element);
-  state_->engine.host_access(*state_, "write", &arg, {}, [&] {
-    std::memcpy(state_->engine.address_of(element), value, size_of(dtype));
-  });
+  std::byte* const address = state_->engine.address_of(element);
+  state_->engine.host_access(*state_, "write", &arg, {},
+                             [&] { std::memcpy(address, value, size_of(dtype)); });
 }
 
 void Orchestration::overwrite(const Tensor& tensor) {

@@ -27,6 +27,10 @@ EngineOptions checked(EngineOptions options) {
     throw InvalidArgument("EngineOptions::window is " + std::to_string(options.window) +
                           "; it must be between 1 and " + std::to_string(TaskWindow::kMaxCapacity));
   }
+  if (options.heap < Heap::kAlignment) {
+    throw InvalidArgument("EngineOptions::heap is " + std::to_string(options.heap) +
+                          " bytes; it must be at least " + std::to_string(Heap::kAlignment));
+  }
   if (options.max_open_runs == 0) {
     throw InvalidArgument("EngineOptions::max_open_runs is 0: no run could ever start");
   }
@@ -121,6 +125,7 @@ EngineState::~EngineState() {
   while (guests_.load(std::memory_order_acquire) != 0)
     std::this_thread::yield();
   scheduler.stop();
+  window.for_each_slot([](TaskNode& task) { release_binding(task); });
 }
 
 // ---- Runs ---------------------------------------------------------------------------------------
@@ -378,6 +383,7 @@ std::vector<GraphEdge> EngineState::edges_in_window(const RunState& run, TaskId 
   const Edge* const last = node->last_edge.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < node->edge_count; ++i) {
     const Edge& edge = node->edge(i);
+    if (is_join(edge.from)) continue;  // An epoch of readers; only a kept graph names them.
     edges.push_back({.from = TaskId{edge.from},
                      .to = task,
                      .hazard = edge.hazard,

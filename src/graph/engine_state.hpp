@@ -54,7 +54,8 @@ inline constexpr std::uint32_t kCountedStorage = 1;
 /// An orchestration that waits for its turn on a tensor.
 struct HostWait {
   std::atomic<bool> ready{false};  ///< Set (release) by whoever makes the node ready.
-  os::Parker* parker = nullptr;
+  /// Shared: the waiter may be gone, with its thread, as soon as it sees `ready`.
+  std::shared_ptr<os::Parker> parker;
 };
 
 /// How tensor handles find the engine, and learn that it is gone.
@@ -170,7 +171,12 @@ class EngineState {
   /// Drops the guards of joins made under the graph lock. Without the lock.
   void start_joins(std::vector<DependencyTracker::MadeJoin>& joins);
   void check_target(const TaskSpec& spec) const;
-  [[noreturn]] void refuse_assumed(TaskNode& task, const NodeSpec& spec);
+  bool look_up_arguments(const NodeSpec& spec, std::uint64_t pin);
+  void find_predecessors(TaskNode& task, const NodeSpec& spec, bool manual, std::uint64_t pin);
+  [[nodiscard]] std::uint32_t commit(OrchestrationState& orchestration, TaskNode& task,
+                                     const NodeSpec& spec, bool manual) noexcept;
+  void take_back(TaskNode& task, const NodeSpec& spec) noexcept;
+  [[noreturn]] void refuse_assumed(const NodeSpec& spec) const;
   void log_task(TaskNode& task, RunState& run);
 
   // --- Replay (replay.cpp) ---
@@ -259,6 +265,9 @@ class EngineState {
 
   Storage storage;
   void reap_dead_buffers();  ///< Graph lock held.
+  /// The slot's last task no longer needs its arguments. Graph lock held.
+  static void release_binding(TaskNode& task) noexcept;
+  [[nodiscard]] bool other_runs_open();
 
   // --- Blocked submitters ---
   std::atomic<int> blocked_count{
@@ -272,8 +281,6 @@ class EngineState {
 
   // --- Lane holds by this engine's users; blocked_mutex ---
   std::vector<std::thread::id> holders;
-
-  Scheduler scheduler;  // Last: its threads use all of the above.
 
  private:
   struct Job {
@@ -315,6 +322,9 @@ class EngineState {
   std::atomic<int> guests_{0};
   os::AdaptiveMutex waiters_mutex_;
   std::vector<os::Parker*> waiters_;  ///< Threads in wait_until.
+
+ public:
+  Scheduler scheduler;  // Last: its threads use all of the above.
 };
 
 }  // namespace strata::graph

@@ -181,7 +181,11 @@ void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void
                                           .members = static_cast<std::uint32_t>(task.part_count())},
                                          group ? group_is_cancelled : run_is_cancelled,
                                          group ? static_cast<const void*>(&task) : task.run);
-  lane.external->dispatch(id, *context, *work.body);
+  try {
+    lane.external->dispatch(id, *context, *work.body);
+  } catch (...) {
+    complete_external(id, std::current_exception());
+  }
 }
 
 void EngineState::complete_external(DispatchId id, const std::exception_ptr& error) {
@@ -233,7 +237,7 @@ void EngineState::log_ready(TaskNode& task) {
 /// Starts a ready task, or tells the orchestration that waits for its turn.
 void EngineState::start(TaskNode& task) {
   if (HostWait* const host = task.host) {
-    os::Parker* const parker = host->parker;
+    const std::shared_ptr<os::Parker> parker = host->parker;
     host->ready.store(true, std::memory_order_release);  // `host` may be gone from here on.
     parker->unpark();
     return;

@@ -12,7 +12,7 @@ void EngineState::host_access(OrchestrationState& orchestration, std::string_vie
                               const TensorArg* arg, TaskId after,
                               const std::function<void()>& access) {
   HostWait host;
-  host.parker = &thread_parker();
+  host.parker = shared_thread_parker();
   Body none;
   PartSpec part{.body = &none};
   if (arg != nullptr) part.tensors = {arg, 1};

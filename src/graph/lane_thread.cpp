@@ -224,6 +224,10 @@ CallerDriver::~CallerDriver() {
       (void)scheduler_.serve_attention(*lane);
     }
   }
+  // A push may have woken just this thread, which leaves: somebody else must see to it.
+  for (const Lane* lane : driven_) {
+    if (!lane->kind->queue.empty()) scheduler_.wake_one(*lane->kind);
+  }
   // Whoever waits without a lane may take these over.
   scheduler_.engine_.caller_lanes_free();
 }

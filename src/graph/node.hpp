@@ -38,6 +38,7 @@ struct BufferRecord;
 class RunState;
 struct LoggedNode;
 struct HostWait;
+struct Binding;
 
 /// Why a task failed or was skipped; shared by all that it skipped.
 struct Failure : std::enable_shared_from_this<Failure> {
@@ -156,6 +157,12 @@ struct alignas(64) Node {
   }
 };
 
+/// Whether an id is that of a join: the last slot number marks those.
+[[nodiscard]] constexpr bool is_join(std::uint64_t id) noexcept {
+  constexpr std::uint64_t kJoinSlot = (std::uint64_t{1} << 22) - 1;
+  return (id & kJoinSlot) == kJoinSlot;
+}
+
 /// A node of a given incarnation. The slot may have been reused since: then that task has ended.
 struct NodeRef {
   Node* node = nullptr;
@@ -205,6 +212,7 @@ struct TaskNode : Node {
   alignas(64) std::array<std::byte, kInlineArgumentBytes> inline_arguments;
   std::vector<std::byte> large_arguments;  ///< In place of inline_arguments when those are too few.
   std::unique_ptr<GroupState> group;
+  Binding* binding = nullptr;  ///< Where a replayed task's arguments are. Graph lock.
 
   [[nodiscard]] std::size_t part_count() const noexcept {
     return type == NodeType::group ? group->size : 1;

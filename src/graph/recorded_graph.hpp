@@ -120,8 +120,10 @@ struct Chunk {
 struct Binding {
   std::vector<Tensor> tensors;
   std::vector<std::uint64_t> scalars;
-  bool reinfer = false;                       ///< The tensors overlap otherwise than recorded.
-  bool counted = false;                       ///< Some are in storage whose users are counted.
+  bool reinfer = false;           ///< The tensors overlap otherwise than recorded.
+  bool counted = false;           ///< Some are in storage whose users are counted.
+  std::uint32_t in_use = 0;       ///< Slots whose task has its arguments here. Graph lock.
+  std::shared_ptr<Binding> self;  ///< Set while in_use is not zero.
   std::vector<detail::TensorRecord> records;  ///< Of all tasks, one behind the other.
   std::vector<std::int64_t> dims;
   std::vector<std::uint64_t> task_scalars;
@@ -141,6 +143,7 @@ class RecordedGraph {
   /// Infers once, after all tasks are recorded.
   void compile();
 
+  std::shared_ptr<const void> owner;           ///< Tells the engine that recorded it from others.
   std::vector<Tensor> parameters;              ///< As given to the orchestration (stand-ins).
   std::vector<std::uint32_t> parameter_class;  ///< The same for those whose examples overlap.
   /// The same for two arguments exactly if they may share bytes as recorded.

@@ -199,6 +199,7 @@ TaskId RecorderState::submit_group(OrchestrationState& /*orchestration*/, const 
       throw InvalidArgument(at + ": lane " + std::to_string(member.lane.value) +
                             " does not exist or is named twice");
     }
+    if (!member.body) throw InvalidArgument(at + ": a member has no body");
     taken[member.lane.value] = true;
   }
   record_after(task, spec.after, at);

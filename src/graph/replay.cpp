@@ -179,9 +179,28 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
   }
 }
 
+void EngineState::release_binding(TaskNode& task) noexcept {
+  if (task.binding == nullptr) [[likely]]
+    return;
+  if (--task.binding->in_use == 0) {
+    const std::shared_ptr<Binding> last = std::move(task.binding->self);
+  }
+  task.binding = nullptr;
+}
+
+bool EngineState::other_runs_open() {
+  const std::lock_guard lock(runs_mutex);
+  return open_runs_ > 1;
+}
+
 void EngineState::replay(OrchestrationState& orchestration,
                          const std::shared_ptr<RecordedGraph>& recording,
                          std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  if (recording->owner != handles) {
+    throw InvalidArgument(
+        "Orchestration::replay: the recording was made by another engine; record it "
+        "with the one that replays it");
+  }
   orchestration.run->keep_alive(recording);  // Bodies and names are the recording's.
   Replay(*this, orchestration, *recording, tensors, scalars).run();
   recording->replays.fetch_add(1, std::memory_order_relaxed);
@@ -225,6 +244,7 @@ Recording Engine::record(
     Orchestration handle(state);
     orchestration(handle, Parameters(recorder));
   }
+  recorded->owner = state_->handles;
   recorded->compile();
   return Recording(std::move(recorded));
 }

@@ -41,7 +41,6 @@ std::shared_ptr<Binding> Replay::bind() {
     std::rotate(recent.begin(), found, found + 1);
     found = recent.begin();
   }
-  orchestration_.run->keep_alive(*found);  // The tasks' arguments lie in it.
   return *found;
 }
 
@@ -130,13 +129,15 @@ bool Replay::submit_chunk(const Chunk& chunk) {
     if (engine_.window.take_all(slots_)) break;
     ++engine_.blocked_submits;
     lock.unlock();
+    // Others take slots one by one, and there might never be enough at a time: so does this then.
+    if (engine_.other_runs_open()) return false;
     engine_.wait_for_room(orchestration_, CapacityError::Resource::window, chunk.task_count, [&] {
       const std::lock_guard again(engine_.graph_mutex);
       return engine_.window.has_room_for(chunk.task_count);
     });
     lock.lock();
   }
-  if (!engine_.failures.empty() || !find_outside(chunk)) {
+  if ((chunk.any_after && !engine_.failures.empty()) || !find_outside(chunk)) {
     for (std::size_t i = chunk.task_count; i-- > 0;)
       engine_.window.give_back(slots_[i]);
     return false;
@@ -218,7 +219,10 @@ void Replay::place_task(const Chunk& chunk, std::uint32_t i) {
   const ChunkTask& compiled = chunk.tasks[i];
   TaskNode& task = *slots_[i];
   const std::uint64_t id = (engine_.next_task++ << TaskWindow::kSlotBits) | task.slot;
+  engine_.release_binding(task);
   task.reset_for_submit(id, NodeType::task, orchestration_.run.get());
+  task.binding = binding_.get();
+  if (++binding_->in_use == 1) binding_->self = binding_;
   task.place = compiled.place;
   task.exact_lane = compiled.exact_lane;
   task.priority = compiled.priority;

@@ -60,6 +60,7 @@ void RunState::remove_waiter(os::Parker& parker) {
 }
 
 bool RunState::cancel(Ending why) noexcept {
+  const std::lock_guard lock(mutex);  // A run that has ended stays as it ended.
   if (done()) return false;
   Ending none = Ending::none;
   return ending.compare_exchange_strong(none, why, std::memory_order_acq_rel);

@@ -7,6 +7,7 @@
 // as many nodes have ended.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -124,7 +125,8 @@ class RunState : public std::enable_shared_from_this<RunState> {
   /// The run's tasks use what `what` owns.
   void keep_alive(std::shared_ptr<const void> what) {
     const std::lock_guard lock(mutex);
-    if (kept_.empty() || kept_.back() != what) kept_.push_back(std::move(what));
+    if (std::find(kept_.begin(), kept_.end(), what) == kept_.end())
+      kept_.push_back(std::move(what));
   }
   LoggedNode& log(TaskId task, std::string_view task_name, std::vector<GraphEdge> task_edges);
   [[nodiscard]] Graph graph() const;

@@ -11,10 +11,12 @@
 
 namespace strata::graph {
 
-os::Parker& thread_parker() {
-  thread_local os::Parker parker;
+const std::shared_ptr<os::Parker>& shared_thread_parker() {
+  thread_local const auto parker = std::make_shared<os::Parker>();
   return parker;
 }
+
+os::Parker& thread_parker() { return *shared_thread_parker(); }
 
 Scheduler::Scheduler(EngineState& engine, const std::vector<KindOptions>& kinds, std::size_t window)
     : engine_(engine) {

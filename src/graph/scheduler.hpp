@@ -204,5 +204,7 @@ class CallerDriver {
 
 /// The calling thread's parker.
 [[nodiscard]] os::Parker& thread_parker();
+/// The same, to be kept beyond the thread.
+[[nodiscard]] const std::shared_ptr<os::Parker>& shared_thread_parker();
 
 }  // namespace strata::graph

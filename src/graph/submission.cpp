@@ -28,13 +28,15 @@ class FreshBuffers {
   explicit FreshBuffers(EngineState& engine) : engine_(engine) {}
   FreshBuffers(const FreshBuffers&) = delete;
   FreshBuffers& operator=(const FreshBuffers&) = delete;
-  ~FreshBuffers() {
+  ~FreshBuffers() { give_back(); }
+  void give_back() {
     for (const Fresh& fresh : list_) {
       TensorAccess::assign(*fresh.tensor, BufferId{});
       std::erase(fresh.record->scope->held, fresh.record);
       (void)engine_.storage.release(*fresh.record);
     }
     if (!list_.empty()) engine_.room_changed();
+    list_.clear();
   }
   void add(Fresh fresh) { list_.push_back(fresh); }
   [[nodiscard]] bool empty() const noexcept { return list_.empty(); }
@@ -104,6 +106,62 @@ void check_unallocated(const TensorArg& arg, const std::string& at) {
 
 Tracking weaker(Tracking a, Tracking b) noexcept { return std::max(a, b); }
 
+/// Gives the outputs without storage theirs. Returns 0, or the bytes of the first that finds no
+/// room. Graph lock held.
+std::uint64_t allocate_outputs(OrchestrationState& orchestration, const NodeSpec& spec,
+                               FreshBuffers& fresh_buffers) {
+  EngineState& engine = orchestration.engine;
+  for (const PartSpec& part : spec.parts) {
+    for (const TensorArg& arg : part.tensors) {
+      if (arg.tensor->has_storage()) continue;
+      BufferRecord& record = engine.buffers.add();
+      const auto bytes = static_cast<std::uint64_t>(arg.tensor->bytes());
+      if (!engine.storage.allocate(record, bytes, orchestration.scope(), orchestration.run)) {
+        engine.buffers.retire(record);
+        return bytes;
+      }
+      TensorAccess::assign(*arg.allocate, record.id);
+      fresh_buffers.add({arg.allocate, &record, arg.fill});
+    }
+  }
+  return 0;
+}
+
+/// Waits for room on the heap. Several outputs at first wait for room for all of them, holding
+/// none, so that two such submissions don't stand in each other's way; only if there will never be
+/// so much in one piece they are taken one by one (the result is true then).
+bool wait_for_heap(OrchestrationState& orchestration, const NodeSpec& spec, std::uint64_t missing,
+                   bool piecewise, FreshBuffers& fresh_buffers) {
+  EngineState& engine = orchestration.engine;
+  const auto wait_for = [&](std::uint64_t bytes) {
+    engine.wait_for_room(orchestration, CapacityError::Resource::heap, bytes, [&] {
+      return engine.storage.holes_if([](const BufferRecord&) { return false; }).largest >=
+             Heap::round_up(bytes);
+    });
+  };
+  if (!piecewise) {
+    fresh_buffers.give_back();
+    std::uint64_t all = 0;
+    for (const PartSpec& part : spec.parts) {
+      for (const TensorArg& arg : part.tensors) {
+        if (!arg.tensor->has_storage()) {
+          all += Heap::round_up(static_cast<std::uint64_t>(arg.tensor->bytes()));
+        }
+      }
+    }
+    if (all > Heap::round_up(missing)) {
+      try {
+        wait_for(all);
+        return false;
+      } catch (const CapacityError&) {
+        return true;
+      }
+    }
+  }
+  wait_for(missing);
+  return piecewise;
+}
+
 }  // namespace
 
 void EngineState::throw_if_ended(const RunState& run) const {
@@ -134,81 +192,137 @@ void EngineState::start_joins(std::vector<DependencyTracker::MadeJoin>& joins) {
   joins.clear();
 }
 
+/// Checks the arguments and finds their regions, into tracked_scratch. True if some output has no
+/// storage yet. Graph lock held.
+bool EngineState::look_up_arguments(const NodeSpec& spec, std::uint64_t pin) {
+  bool unallocated = false;
+  tracked_scratch.clear();
+  for (std::size_t p = 0; p < spec.parts.size(); ++p) {
+    const PartSpec& part = spec.parts[p];
+    for (std::size_t i = 0; i < part.tensors.size(); ++i) {
+      const TensorArg& arg = part.tensors[i];
+      const Tensor& tensor = *arg.tensor;
+      TrackedArgument& argument = tracked_scratch.emplace_back();
+      argument.argument = static_cast<std::int32_t>(tracked_scratch.size() - 1);
+      argument.access = arg.access;
+      argument.tracking = weaker(arg.tracking, tensor.tracking());
+      if (RegionEntry* const known = tracker.find_view(tensor, pin)) [[likely]] {
+        argument.entry = known;
+        argument.buffer = known->buffer;
+        continue;
+      }
+      if (!tensor.has_storage()) [[unlikely]] {
+        check_unallocated(arg, where(spec, p, i));
+        unallocated = true;
+        continue;
+      }
+      argument.buffer = buffers.find(tensor.buffer());
+      check_storage(tensor, argument.buffer, spec, p, i);
+      const Region region = strata::graph::region_of(tensor);
+      if (!region.empty()) {
+        argument.entry = tracker.find_region(*argument.buffer, tensor, region, pin);
+      }
+    }
+  }
+  return unallocated;
+}
+
+/// Finds what the task must wait for. Graph lock held.
+void EngineState::find_predecessors(TaskNode& task, const NodeSpec& spec, bool manual,
+                                    std::uint64_t pin) {
+  const RunOptions& run_options = task.run->options;
+  tracker.begin(pin, {.read_after_write_only = run_options.read_after_write_only,
+                      .keep_finished = run_options.keep_graph});
+  for (const TaskId after : spec.after) {
+    if (!after) continue;
+    if (!failures.empty()) {
+      if (const auto failed = failures.find(after.value); failed != failures.end()) {
+        task.poison.store(failed->second.get(), std::memory_order_relaxed);
+        failure_keeper.push_back(failed->second);
+      }
+    }
+    TaskNode* const before = window.at(after);
+    tracker.add_after({before, after.value}, before != nullptr);
+  }
+  if (!manual) {
+    for (const TrackedArgument& argument : tracked_scratch)
+      tracker.collect(argument);
+  }
+  if (tracker.poisoned_by() != nullptr) [[unlikely]] {
+    failure_keeper.push_back(tracker.poisoned_by());
+    task.poison.store(tracker.poisoned_by().get(), std::memory_order_relaxed);
+  }
+  if (run_options.strict && tracker.any_assumed()) [[unlikely]]
+    refuse_assumed(spec);
+}
+
+/// Makes the task known: from here on others wait for it. Returns how many predecessors it waits
+/// for. Graph lock held. Cannot be taken back, so running out of memory in here ends the program.
+std::uint32_t EngineState::commit(OrchestrationState& orchestration, TaskNode& task,
+                                  const NodeSpec& spec, bool manual) noexcept {
+  RunState& run = *task.run;
+  const NodeRef ref{&task, task.id};
+  ++next_task;
+  ++tasks_submitted;
+  const std::uint32_t waiting = tracker.link(task);
+  if (run.options.keep_graph) [[unlikely]]
+    log_task(task, run);
+  if (manual) {
+    for (const TrackedArgument& argument : tracked_scratch) {
+      if (argument.access != Access::in && argument.entry != nullptr &&
+          !argument.buffer->invalid.empty()) {
+        tracker.validate(*argument.buffer, argument.entry->region);
+      }
+    }
+  } else {
+    // Reads first: a region that the task reads and writes ends up with the task as its writer.
+    for (const TrackedArgument& argument : tracked_scratch) {
+      if (argument.access == Access::in) tracker.record(argument, ref);
+    }
+    for (const TrackedArgument& argument : tracked_scratch) {
+      if (argument.access != Access::in) tracker.record(argument, ref);
+    }
+  }
+  if (task.exact_lane || spec.type == NodeType::group) scheduler.enlist(task);
+  // Swapped, so that both keep their memory.
+  if (!tracker.made_joins().empty()) [[unlikely]]
+    orchestration.joins.swap(tracker.made_joins());
+  // Before the guard drops: the task may end at once.
+  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t n) {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  };
+  add(run.submitted, 1);
+  if (spec.host == nullptr) add(run.tasks, 1);
+  add(run.edges, waiting);
+  if (tracker.any_assumed()) [[unlikely]]
+    add(run.assumed, tracker.count_assumed());
+  return waiting;
+}
+
 TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec& spec, TaskId& id) {
   RunState& run = *orchestration.run;
   ScopeState& scope = orchestration.scope();
   FreshBuffers fresh_buffers(*this);
-  TaskNode* task = nullptr;
-  std::uint32_t waiting = 0;
-  std::vector<Fresh> fresh;
-
-  std::unique_lock lock(graph_mutex);
   // A host access waits for its turn in any scope.
   const bool manual =
       scope.manual && spec.type != NodeType::host && !base::planted("manual_scope_infers");
-  auto& tracked = tracked_scratch;
+  std::unique_lock lock(graph_mutex);
+  TaskNode* task = nullptr;
   std::uint64_t pin = 0;
   // Room first: each time round everything is checked again, as the world may have changed.
-  for (;;) {
+  bool piecewise = false;
+  while (task == nullptr) {
     throw_if_ended(run);
     reap_dead_buffers();
-    bool unallocated = false;
-    tracked.clear();
     pin = next_task << TaskWindow::kSlotBits;
-    for (std::size_t p = 0; p < spec.parts.size(); ++p) {
-      const PartSpec& part = spec.parts[p];
-      for (std::size_t i = 0; i < part.tensors.size(); ++i) {
-        const TensorArg& arg = part.tensors[i];
-        const Tensor& tensor = *arg.tensor;
-        TrackedArgument& argument = tracked.emplace_back();
-        argument.argument = static_cast<std::int32_t>(tracked.size() - 1);
-        argument.access = arg.access;
-        argument.tracking = weaker(arg.tracking, tensor.tracking());
-        if (RegionEntry* const known = tracker.find_view(tensor, pin)) [[likely]] {
-          argument.entry = known;
-          argument.buffer = known->buffer;
-          continue;
-        }
-        if (!tensor.has_storage()) [[unlikely]] {
-          check_unallocated(arg, where(spec, p, i));
-          unallocated = true;
-          continue;
-        }
-        argument.buffer = buffers.find(tensor.buffer());
-        check_storage(tensor, argument.buffer, spec, p, i);
-        const Region region = strata::graph::region_of(tensor);
-        if (!region.empty()) {
-          argument.entry = tracker.find_region(*argument.buffer, tensor, region, pin);
-        }
-      }
-    }
-    if (unallocated) [[unlikely]] {
-      std::uint64_t asked = 0;
-      for (const PartSpec& part : spec.parts) {
-        for (const TensorArg& arg : part.tensors) {
-          if (arg.tensor->has_storage()) continue;
-          BufferRecord& record = buffers.add();
-          const auto bytes = static_cast<std::uint64_t>(arg.tensor->bytes());
-          if (!storage.allocate(record, bytes, scope, orchestration.run)) {
-            buffers.retire(record);
-            asked = bytes;
-            break;
-          }
-          TensorAccess::assign(*arg.allocate, record.id);
-          fresh_buffers.add({arg.allocate, &record, arg.fill});
-        }
-        if (asked != 0) break;
-      }
-      if (asked != 0) {
-        ++blocked_submits;
-        lock.unlock();
-        wait_for_room(orchestration, CapacityError::Resource::heap, asked, [&] {
-          const std::uint64_t need = Heap::round_up(asked);
-          return storage.holes_if([](const BufferRecord&) { return false; }).largest >= need;
-        });
-        lock.lock();
-      }
-      continue;  // Now all have storage.
+    if (look_up_arguments(spec, pin)) [[unlikely]] {
+      const std::uint64_t missing = allocate_outputs(orchestration, spec, fresh_buffers);
+      if (missing == 0) continue;  // Now all have storage.
+      ++blocked_submits;
+      lock.unlock();
+      piecewise = wait_for_heap(orchestration, spec, missing, piecewise, fresh_buffers);
+      lock.lock();
+      continue;
     }
     task = window.take();
     if (task != nullptr) [[likely]]
@@ -223,8 +337,8 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   }
 
   if (!failure_keeper.empty() && window.in_flight() == 1) failure_keeper.clear();
-  const std::uint64_t new_id = (next_task << TaskWindow::kSlotBits) | task->slot;
-  task->reset_for_submit(new_id, spec.type, &run);
+  release_binding(*task);
+  task->reset_for_submit((next_task << TaskWindow::kSlotBits) | task->slot, spec.type, &run);
   task->place = spec.target.index;
   task->exact_lane =
       spec.type == NodeType::task && spec.target.by == Target::By::lane && *spec.parts[0].body;
@@ -234,106 +348,62 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   task->name = spec.name;
   task->host = spec.host;
   task->log = nullptr;
-  place_arguments(*task, spec, !manual, buffers);
-
-  // What it must wait for.
-  tracker.begin(pin, {.read_after_write_only = run.options.read_after_write_only,
-                      .keep_finished = run.options.keep_graph});
-  for (const TaskId after : spec.after) {
-    TaskNode* const before = window.at(after);
-    if (!failures.empty()) {
-      if (const auto failed = failures.find(after.value); failed != failures.end()) {
-        task->poison.store(failed->second.get(), std::memory_order_relaxed);
-        failure_keeper.push_back(failed->second);
-      }
-    }
-    tracker.add_after({before, after.value}, before != nullptr);
+  try {
+    place_arguments(*task, spec, !manual, buffers);
+    find_predecessors(*task, spec, manual, pin);
+  } catch (...) {
+    take_back(*task, spec);
+    throw;
   }
-  if (!manual) {
-    for (const TrackedArgument& argument : tracked)
-      tracker.collect(argument);
+  id = TaskId{task->id};
+  const std::uint32_t waiting = commit(orchestration, *task, spec, manual);
+  const std::vector<Fresh> fresh = fresh_buffers.keep();
+  for (const Fresh& f : fresh) {
+    f.record->creator = {task, task->id};
+    f.record->allocated_by = task->id;
   }
-  if (tracker.any_assumed()) [[unlikely]] {
-    if (run.options.strict) {
-      refuse_assumed(*task, spec);
-    }
-    run.assumed.fetch_add(1, std::memory_order_relaxed);
-  }
-  ++next_task;
-  ++tasks_submitted;
-  id = TaskId{new_id};
-
-  waiting = tracker.link(*task);
-  if (run.options.keep_graph) [[unlikely]]
-    log_task(*task, run);
-  if (tracker.poisoned_by() != nullptr) [[unlikely]] {
-    task->poison.store(tracker.poisoned_by().get(), std::memory_order_relaxed);
-    failure_keeper.push_back(tracker.poisoned_by());
-  }
-  if (manual) {
-    for (const TrackedArgument& argument : tracked) {
-      if (argument.access != Access::in && argument.entry != nullptr &&
-          !argument.buffer->invalid.empty()) {
-        tracker.validate(*argument.buffer, argument.entry->region);
-      }
-    }
-  } else {
-    // Reads first: a region that the task reads and writes ends up with the task as its writer.
-    for (const TrackedArgument& argument : tracked) {
-      if (argument.access == Access::in) tracker.record(argument, {task, new_id});
-    }
-    for (const TrackedArgument& argument : tracked) {
-      if (argument.access != Access::in) tracker.record(argument, {task, new_id});
-    }
-  }
-  if (!fresh_buffers.empty()) [[unlikely]] {
-    fresh = fresh_buffers.keep();
-    for (const Fresh& f : fresh) {
-      f.record->creator = {task, new_id};
-      f.record->allocated_by = new_id;
-    }
-  }
-  if (task->exact_lane || spec.type == NodeType::group) scheduler.enlist(*task);
-  auto& joins = orchestration.joins;  // Swapped, so that both keep their memory.
-  if (!tracker.made_joins().empty()) [[unlikely]]
-    joins.swap(tracker.made_joins());
-  // Before the guard drops: the task may end at once.
-  run.submitted.store(run.submitted.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (spec.host == nullptr) {
-    run.tasks.store(run.tasks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
-  run.edges.store(run.edges.load(std::memory_order_relaxed) + waiting, std::memory_order_relaxed);
   lock.unlock();
 
   for (const Fresh& f : fresh) {
     if (f.fill != nullptr) fill_tensor(f);
   }
-  if (!joins.empty()) [[unlikely]]
-    start_joins(joins);
+  if (!orchestration.joins.empty()) [[unlikely]]
+    start_joins(orchestration.joins);
   if (task->drop_guard(static_cast<std::int32_t>(waiting))) make_ready(*task);
   return task;
 }
 
-/// Strict runs: takes the submission back. Graph lock held.
-void EngineState::refuse_assumed(TaskNode& task, const NodeSpec& spec) {
-  std::int32_t argument = 0;
-  for (const Dependency& dependency : tracker.dependencies()) {
-    if (dependency.assumed) argument = dependency.argument;
-  }
-  for (std::size_t p = 0; p < task.part_count(); ++p) {
-    const detail::ArgumentBlock& block = task.part_at(p).arguments;
-    for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
-      if ((block.tensors[i].flags & kCountedStorage) != 0) {
-        (void)storage.release(buffers.at(block.tensors[i].buffer));
+/// A submission that is refused after it took a slot: gives all back. Graph lock held; nobody knows
+/// the task.
+void EngineState::take_back(TaskNode& task, const NodeSpec& spec) noexcept {
+  if (task.counted_storage) {
+    for (std::size_t p = 0; p < task.part_count(); ++p) {
+      const detail::ArgumentBlock& block = task.part_at(p).arguments;
+      for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
+        if ((block.tensors[i].flags & kCountedStorage) != 0) {
+          (void)storage.release(buffers.at(block.tensors[i].buffer));
+        }
       }
     }
   }
-  std::vector<DependencyTracker::MadeJoin>().swap(tracker.made_joins());
   give_bodies_back(task, spec);
+  // As after any other task: nobody may add to its successors until the slot is used again.
+  task.successors.store(Node::closed_list(), std::memory_order_relaxed);
   task.id = 0;
   window.give_back(&task);
+}
+
+/// Strict runs: names the argument whose overlap can't be decided.
+void EngineState::refuse_assumed(const NodeSpec& spec) const {
+  std::size_t argument = 0;
+  for (const Dependency& dependency : tracker.dependencies()) {
+    if (dependency.assumed) argument = static_cast<std::size_t>(dependency.argument);
+  }
+  std::size_t part = 0;
+  while (argument >= spec.parts[part].tensors.size())
+    argument -= spec.parts[part++].tensors.size();
   throw InvalidArgument(
-      where(spec, 0, static_cast<std::size_t>(argument)) +
+      where(spec, part, argument) +
       ": whether it overlaps what another task uses can't be decided, and the run "
       "is strict (RunOptions::strict); use views of one layout, or after()");
 }
@@ -341,33 +411,34 @@ void EngineState::refuse_assumed(TaskNode& task, const NodeSpec& spec) {
 /// Enters the task and its edges in the run's kept graph. Graph lock held, before the guard drops.
 void EngineState::log_task(TaskNode& task, RunState& run) {
   std::vector<GraphEdge> edges;
-  const auto add = [&](auto&& self, const Edge& edge, const GraphEdge& as) -> void {
-    Node* const join = tracker.kept_join(edge.from);
-    // A join from before graphs were kept: what it stood for ended before this run began.
-    if (join == nullptr && (edge.from & TaskWindow::kSlotMask) == TaskWindow::kSlotMask) return;
-    if (join == nullptr) {
-      edges.push_back(as);
-      edges.back().from = TaskId{edge.from};
-      edges.back().waited = edge.waited && as.waited;
-      return;
-    }
-    // A join stands for the tasks before it.
-    for (std::uint32_t i = 0; i < join->edge_count; ++i) {
-      const Edge& member = join->edge(i);
-      GraphEdge through = as;
-      if (as.hazard == Hazard::write_after_read) through.hazard = member.hazard;
-      self(self, member, through);
-    }
-  };
-  for (std::uint32_t i = 0; i < task.edge_count; ++i) {
+  // A join stands for the tasks before it, joins among them.
+  std::vector<std::pair<const Edge*, GraphEdge>> open;
+  for (std::uint32_t i = task.edge_count; i-- > 0;) {
     const Edge& edge = task.edge(i);
-    add(add, edge,
-        {.from = TaskId{edge.from},
-         .to = TaskId{task.id},
-         .hazard = edge.hazard,
-         .argument = edge.argument,
-         .assumed = edge.assumed,
-         .waited = edge.waited});
+    open.push_back({&edge,
+                    {.from = TaskId{edge.from},
+                     .to = TaskId{task.id},
+                     .hazard = edge.hazard,
+                     .argument = edge.argument,
+                     .assumed = edge.assumed,
+                     .waited = edge.waited}});
+  }
+  while (!open.empty()) {
+    const auto [edge, as] = open.back();
+    open.pop_back();
+    if (!is_join(edge->from)) {
+      edges.push_back(as);
+      edges.back().from = TaskId{edge->from};
+      edges.back().waited = edge->waited && as.waited;
+      continue;
+    }
+    Node* const join = tracker.kept_join(edge->from);
+    if (join == nullptr) continue;  // What it stood for ended before graphs were kept.
+    for (std::uint32_t i = join->edge_count; i-- > 0;) {
+      GraphEdge through = as;
+      if (as.hazard == Hazard::write_after_read) through.hazard = join->edge(i).hazard;
+      open.push_back({&join->edge(i), through});
+    }
   }
   task.log = &run.log(TaskId{task.id}, task.name, std::move(edges));
 }

@@ -61,6 +61,12 @@ class TaskWindow {
   }
   /// The slot of a task id, whatever is in it now; null if there never was one.
   [[nodiscard]] TaskNode* at(TaskId id) noexcept;
+  /// Calls visit(slot) for every slot that was ever used.
+  template <class Visit>
+  void for_each_slot(Visit&& visit) {
+    for (std::size_t i = 0; i < made_; ++i)
+      visit(*at(TaskId{i}));
+  }
   /// Takes as many slots as `into` has room for, or none.
   [[nodiscard]] bool take_all(std::span<TaskNode*> into);
   /// Whether take_all() of that many would succeed.

@@ -261,6 +261,7 @@ void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {
   entry.extra_writers.clear();
   entry.writer = task;
   entry.writer_awaited = false;
+  entry.writer_unordered = mode_.read_after_write_only;
 }
 
 void DependencyTracker::record_chunk(RegionEntry& entry, NodeRef writer,
@@ -268,6 +269,7 @@ void DependencyTracker::record_chunk(RegionEntry& entry, NodeRef writer,
   if (writer.node != nullptr) {
     entry.writer = writer;
     entry.writer_awaited = false;
+    entry.writer_unordered = false;
     entry.extra_writers.clear();
     entry.access_count = 0;
   }
@@ -453,6 +455,7 @@ RegionEntry* DependencyTracker::create(BufferRecord& buffer, const Region& regio
   entry->region = region;
   entry->writer = {};
   entry->writer_awaited = false;
+  entry->writer_unordered = false;
   entry->access_count = 0;
   entry->serial = next_serial_++;
   RegionEntry*& bucket = buckets_[hash & (buckets_.size() - 1)];
@@ -504,8 +507,23 @@ bool DependencyTracker::droppable(const RegionEntry& entry) const noexcept {
   for (std::uint32_t i = 0; i < entry.access_count; ++i) {
     if (!entry.accesses[i].node.finished()) return false;
   }
-  return std::all_of(entry.extra_writers.begin(), entry.extra_writers.end(),
-                     [](const NodeRef& ref) { return ref.finished(); });
+  const auto ended = [](const NodeRef& ref) { return ref.finished(); };
+  if (!std::all_of(entry.extra_writers.begin(), entry.extra_writers.end(), ended)) return false;
+  if (!entry.writer_unordered) return true;
+  // What it replaced may still be running. Should that fail, this entry tells that it does not
+  // count.
+  return std::all_of(entry.overlaps.begin(), entry.overlaps.end(), [&](const OverlapLink& link) {
+    const RegionEntry& other = *link.other;
+    if (other.writer.node != nullptr && other.writer.id < entry.writer.id &&
+        !other.writer.finished()) {
+      return false;
+    }
+    return std::all_of(other.accesses.begin(), other.accesses.begin() + other.access_count,
+                       [](const AccessRef& access) {
+                         return access.hazard != Hazard::write_after_write ||
+                                access.node.finished();
+                       });
+  });
 }
 
 void DependencyTracker::drop(RegionEntry* entry) {

@@ -70,6 +70,7 @@ struct alignas(64) RegionEntry {
   std::uint8_t view_rank = 0;
   /// Some access waited for `writer`, so a write that waits for the accesses need not wait for it.
   bool writer_awaited = false;
+  bool writer_unordered = false;  ///< `writer` replaced others without waiting for them.
   std::uint32_t access_count = 0;
   std::array<std::int64_t, kViewRank> view_shape;
   std::array<std::int64_t, kViewRank> view_strides;

@@ -252,8 +252,8 @@ void Inference::settle(int a, int b) {
       const bool second_can = second.submitted() && !y.allocates;
       if (second_can && (loose(second, y) || !loose(first, x))) {
         y.touched = false;
-      } else if (first.submitted() && !x.allocates) {
-        x.touched = false;
+      } else if (first.submitted() && (!x.allocates || !second.submitted())) {
+        x.touched = false;  // A storage that its creator leaves alone has no defined bytes.
       } else {
         y.touched = false;
       }

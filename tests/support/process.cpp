@@ -1,6 +1,7 @@
 #include "support/process.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <time.h>
 
 #include <filesystem>
@@ -58,6 +59,11 @@ std::chrono::nanoseconds process_cpu_time() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+std::size_t allocated_bytes() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 LeakCheck::~LeakCheck() {

@@ -19,6 +19,9 @@ struct Holdings {
 [[nodiscard]] Holdings holdings();
 [[nodiscard]] std::string to_string(const Holdings& holdings);
 
+/// Bytes that this process has allocated. (Sanitizers say none; they have means of their own.)
+[[nodiscard]] std::size_t allocated_bytes();
+
 /// CPU time of all threads of this process, in user code and in the kernel.
 [[nodiscard]] std::chrono::nanoseconds process_cpu_time();
 

@@ -436,8 +436,7 @@ TEST_F(EngineFailure, DeadlineEndsARunThatWouldNotEnd) {
                  out(a_.tensor));
         o.submit(mark(1), in(a_.tensor));
       },
-      {.name = "slow",
-       .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1)});
+      {.name = "slow", .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1)});
   ASSERT_TRUE(run.wait_for(kPatience));
   EXPECT_TRUE(told);
   EXPECT_EQ(ran_, 0);

@@ -1,7 +1,6 @@
 // Runs: several at a time, their handles, and the end of the engine.
 
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "engine_support.hpp"
+#include "support/process.hpp"
 
 namespace strata::test {
 namespace {
@@ -343,12 +343,6 @@ TEST(Runs, BufferIsRemovedOnlyOnceNoTaskUsesIt) {
 
 // ---- Long lives ---------------------------------------------------------------------------------
 
-/// Bytes that this process has allocated. (Sanitizers say none; they have means of their own.)
-std::size_t allocated() {
-  const struct mallinfo2 info = ::mallinfo2();
-  return info.uordblks + info.hblkhd;
-}
-
 TEST(Runs, ManySmallRunsLeaveNothingBehind) {
   Engine engine({.kinds = {{.name = "cpu", .threads = 1, .callers = 1}}});
   Floats a(engine, {64});
@@ -361,10 +355,10 @@ TEST(Runs, ManySmallRunsLeaveNothingBehind) {
   };
   for (int i = 0; i < 10'000; ++i)
     engine.run(small);
-  const std::size_t before = allocated();
+  const std::size_t before = allocated_bytes();
   for (int i = 0; i < 100'000; ++i)
     engine.run(small);
-  const std::size_t after = allocated();
+  const std::size_t after = allocated_bytes();
   // Fewer than ten bytes a run: any list that is only added to would show.
   EXPECT_LT(after, before + 100'000 * 10);
   EXPECT_EQ(engine.stats().heap_used, 0U);

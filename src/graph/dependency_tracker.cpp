@@ -125,8 +125,9 @@ void DependencyTracker::collect_reads(const TrackedArgument& argument) {
   const auto add_visible = [&](const RegionEntry& of, const NodeRef& writer, bool assumed) {
     if (writer.node == nullptr || (!mode_.keep_finished && writer.finished())) return;
     // A join stands for writers of different times: it is never taken for replaced.
-    if (is_join(writer.id) || !hidden(entry, of, writer.id))
+    if (of.overlaps.empty() || is_join(writer.id) || !hidden(entry, of, writer.id)) {
       add(writer, kHazard, arg, true, assumed);
+    }
   };
   add_visible(entry, entry.writer, false);
   for (const NodeRef& extra : entry.extra_writers)

@@ -219,7 +219,7 @@ void Replay::place_task(const Chunk& chunk, std::uint32_t i) {
   const ChunkTask& compiled = chunk.tasks[i];
   TaskNode& task = *slots_[i];
   const std::uint64_t id = (engine_.next_task++ << TaskWindow::kSlotBits) | task.slot;
-  engine_.release_binding(task);
+  EngineState::release_binding(task);
   task.reset_for_submit(id, NodeType::task, orchestration_.run.get());
   task.binding = binding_.get();
   if (++binding_->in_use == 1) binding_->self = binding_;

@@ -1,7 +1,5 @@
 #include "graph/arguments.hpp"
 
-#include <cstring>
-
 #include "base/planted_fault.hpp"
 
 namespace strata::graph {

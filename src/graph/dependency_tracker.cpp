@@ -1,7 +1,6 @@
 #include "graph/dependency_tracker.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "base/planted_fault.hpp"

@@ -271,7 +271,7 @@ class EngineState {
 
   // --- Blocked submitters ---
   std::atomic<int> blocked_count{
-      0};  ///< Size of blocked_. Sequentially consistent, see wait_for_room.
+      0};  ///< Size of blocked. Sequentially consistent, see wait_for_room.
   os::AdaptiveMutex blocked_mutex;
   std::vector<RoomRequest*> blocked;
   /// Counts what may have made room while somebody was blocked, and refusals.
@@ -318,8 +318,7 @@ class EngineState {
   std::vector<std::shared_ptr<RunState>> deadlines_;
   std::thread deadline_thread_;
 
-  /// Threads of others inside the engine: the destructor lets them leave first.
-  std::atomic<int> guests_{0};
+  std::atomic<int> guests_{0};  ///< Guests inside.
   os::AdaptiveMutex waiters_mutex_;
   std::vector<os::Parker*> waiters_;  ///< Threads in wait_until.
 

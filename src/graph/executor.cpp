@@ -1,6 +1,5 @@
 // Running bodies, and what happens when a task ends.
 
-#include <cassert>
 #include <exception>
 #include <mutex>
 #include <new>

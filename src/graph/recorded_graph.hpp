@@ -55,11 +55,9 @@ struct RecordedTask {
   Target target{};
   std::int32_t priority = 0;
   bool unordered = false;
-  bool manual = false;
   std::vector<RecordedPart> parts;
   std::vector<std::uint32_t> after;  ///< Recorded tasks, by index.
   std::vector<TaskId> after_outside;
-  std::uint32_t scopes_before = 0;  ///< Index of the first scope event behind this task's.
 };
 
 /// Scope changes between tasks.

@@ -56,9 +56,8 @@ void place_parameters(RecordedGraph& graph, const RecordingSpec& spec) {
 
 }  // namespace
 
-RecorderState::RecorderState(RecordedGraph& graph, const RecordingSpec& spec, std::size_t kinds,
-                             std::size_t lanes)
-    : graph_(graph), kinds_(kinds), lanes_(lanes) {
+RecorderState::RecorderState(RecordedGraph& graph, const RecordingSpec& spec, std::size_t lanes)
+    : graph_(graph), lanes_(lanes) {
   place_parameters(graph, spec);
   graph.scalar_count = spec.scalars;
 }
@@ -179,7 +178,6 @@ TaskId RecorderState::submit_task(OrchestrationState& orchestration, TaskSpec& s
   task.target = spec.target;
   task.priority = spec.priority;
   task.unordered = spec.unordered;
-  task.manual = !manual_.empty() && manual_.back();
   record_after(task, spec.after, at);
   record_part(task, spec.body, spec.tensors, spec.scalars, {}, at);
   graph_.tasks.push_back(std::move(task));
@@ -192,7 +190,6 @@ TaskId RecorderState::submit_group(OrchestrationState& /*orchestration*/, const 
   RecordedTask task;
   task.type = NodeType::group;
   task.name = spec.name;
-  task.manual = !manual_.empty() && manual_.back();
   std::vector<bool> taken(lanes_, false);
   for (const GroupMember& member : spec.members) {
     if (member.lane.value >= lanes_ || taken[member.lane.value]) {

@@ -19,8 +19,7 @@ namespace strata::graph {
 
 class RecorderState {
  public:
-  RecorderState(RecordedGraph& graph, const RecordingSpec& spec, std::size_t kinds,
-                std::size_t lanes);
+  RecorderState(RecordedGraph& graph, const RecordingSpec& spec, std::size_t lanes);
 
   TaskId submit_task(OrchestrationState& orchestration, TaskSpec& spec);
   TaskId submit_group(OrchestrationState& orchestration, const GroupSpec& spec);
@@ -37,8 +36,6 @@ class RecorderState {
   void record_after(RecordedTask& task, std::span<const TaskId> after, const std::string& at);
 
   RecordedGraph& graph_;
-  std::vector<Tensor> parameters_;
-  std::size_t kinds_;
   std::size_t lanes_;
   std::vector<bool> manual_;  ///< Open scopes within the recording.
 };

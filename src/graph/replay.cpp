@@ -237,7 +237,7 @@ Recording Engine::record(
     const std::function<void(Orchestration&, const Parameters&)>& orchestration) {
   const std::size_t chunk = std::clamp<std::size_t>(state_->window.capacity() / 4, 1, 1024);
   auto recorded = std::make_shared<graph::RecordedGraph>(chunk);
-  graph::RecorderState recorder(*recorded, spec, state_->kind_count, state_->lane_count);
+  graph::RecorderState recorder(*recorded, spec, state_->lane_count);
   graph::OrchestrationState state(*state_, nullptr);
   state.recorder = &recorder;
   {

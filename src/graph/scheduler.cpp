@@ -1,7 +1,6 @@
 #include "graph/scheduler.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <mutex>
 #include <new>
 

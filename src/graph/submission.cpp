@@ -1,7 +1,6 @@
 // Submission: from what the user asks for to a node in the window, with its edges.
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <mutex>
 #include <string>

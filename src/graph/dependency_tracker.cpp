@@ -332,7 +332,7 @@ NodeRef DependencyTracker::make_join(std::span<const AccessRef> nodes, bool carr
     joins_.push_back(std::make_unique<Node>());
     join = joins_.back().get();
   }
-  const std::uint64_t id = (next_join_++ << TaskWindow::kSlotBits) | TaskWindow::kSlotMask;
+  const std::uint64_t id = (next_join_++ << kSlotBits) | kSlotMask;
   join->reset_for_submit(id, NodeType::join, nullptr);
   std::int32_t waiting = 0;
   for (const auto& [ref, hazard] : nodes) {

@@ -15,9 +15,6 @@ namespace {
 /// The orchestration that this thread is running, to tell a submit that would wait for itself.
 thread_local OrchestrationState* current_orchestration = nullptr;
 
-/// How long a waiting thread looks around before it sleeps, in cycle counts.
-constexpr std::uint64_t kWaitSpinCycles = 12'000;
-
 EngineOptions checked(EngineOptions options) {
   if (options.kinds.empty()) {
     const auto cpus = static_cast<unsigned>(os::allowed_cpus());
@@ -309,7 +306,7 @@ bool EngineState::wait_until(const std::function<bool()>& ready,
         came = ready();
         break;
       }
-      if (os::spinning_pays() && os::cycle_count() - idle_since < kWaitSpinCycles) {
+      if (os::spinning_pays() && os::cycle_count() - idle_since < kSpinCycles) {
         os::cpu_relax();
         continue;
       }

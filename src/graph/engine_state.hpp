@@ -299,6 +299,7 @@ class EngineState {
   void wake_blocked() noexcept;
   void settle(TaskNode& task, const std::shared_ptr<const Failure>& failure);
   void retire(Node& node, Lane* lane);
+  void release_storage(TaskNode& task) noexcept;
   bool settles_at_once(TaskNode& task);
   void log_ready(TaskNode& task);
   void start(TaskNode& task);

@@ -83,6 +83,18 @@ bool dropped(const TaskNode& task) {
   return task.type == NodeType::group ? task.group->dropped : must_skip(task);
 }
 
+TaskContext context_of(TaskNode& task, std::uint32_t member, const Lane& lane) {
+  const bool group = task.type == NodeType::group;
+  return TaskContext(task.part_at(member).arguments,
+                     {.task = TaskId{task.id},
+                      .name = task.name,
+                      .lane = lane.id,
+                      .member = member,
+                      .members = static_cast<std::uint32_t>(task.part_count())},
+                     group ? group_is_cancelled : run_is_cancelled,
+                     group ? static_cast<const void*>(&task) : task.run);
+}
+
 }  // namespace
 
 TaskNode* EngineState::execute(TaskNode& task, Lane& lane) {
@@ -116,21 +128,13 @@ TaskNode* EngineState::execute(TaskNode& task, Lane& lane) {
 void EngineState::execute_part(Placed part, Lane& lane) {
   TaskNode& task = *part.task;
   TaskPart& work = task.part_at(part.member);
-  const bool group = task.type == NodeType::group;
   std::shared_ptr<const Failure> failure;
   if (dropped(task)) {
     failure = skip_of(task);
   } else {
     if (task.log != nullptr) [[unlikely]]
       log_start(task, lane);
-    TaskContext context(work.arguments,
-                        {.task = TaskId{task.id},
-                         .name = task.name,
-                         .lane = lane.id,
-                         .member = part.member,
-                         .members = static_cast<std::uint32_t>(task.part_count())},
-                        group ? group_is_cancelled : run_is_cancelled,
-                        group ? static_cast<const void*>(&task) : task.run);
+    TaskContext context = context_of(task, part.member, lane);
     try {
       (*work.body)(context);
     } catch (...) {
@@ -162,7 +166,6 @@ void EngineState::part_done(TaskNode& task, const std::shared_ptr<const Failure>
 void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void* context_memory) {
   TaskNode& task = *part.task;
   TaskPart& work = task.part_at(part.member);
-  const bool group = task.type == NodeType::group;
   if (dropped(task)) {
     const Scheduler::Ended ended = scheduler.end_dispatch(id);
     part_done(task, skip_of(task));
@@ -171,15 +174,7 @@ void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void
   }
   if (task.log != nullptr) [[unlikely]]
     log_start(task, lane);
-  auto* context =
-      ::new (context_memory) TaskContext(work.arguments,
-                                         {.task = TaskId{task.id},
-                                          .name = task.name,
-                                          .lane = lane.id,
-                                          .member = part.member,
-                                          .members = static_cast<std::uint32_t>(task.part_count())},
-                                         group ? group_is_cancelled : run_is_cancelled,
-                                         group ? static_cast<const void*>(&task) : task.run);
+  auto* context = ::new (context_memory) TaskContext(context_of(task, part.member, lane));
   try {
     lane.external->dispatch(id, *context, *work.body);
   } catch (...) {
@@ -322,8 +317,7 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
         // Relaxed: read by whoever brings `pending` to zero, which the release below orders.
         to->poison.compare_exchange_strong(none, poison, std::memory_order_relaxed);
       }
-      if (base::planted("slot_reuse_edge_lost") &&
-          (edge->from >> TaskWindow::kSlotBits) % 61 == 60) {
+      if (base::planted("slot_reuse_edge_lost") && (edge->from >> kSlotBits) % 61 == 60) {
         // The predecessor's slot was used before: this fault releases one dependency too many.
         if (to->pending.load() > 1 && to->pending.load() < Node::kGuard / 2) (void)to->release();
       }
@@ -351,6 +345,20 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
   return next_here;
 }
 
+/// The task no longer holds the buffers whose users are counted.
+void EngineState::release_storage(TaskNode& task) noexcept {
+  if (!task.counted_storage) [[likely]]
+    return;
+  for (std::size_t p = 0; p < task.part_count(); ++p) {
+    const detail::ArgumentBlock& block = task.part_at(p).arguments;
+    for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
+      if ((block.tensors[i].flags & kCountedStorage) != 0) {
+        (void)storage.release(buffers.at(block.tensors[i].buffer));
+      }
+    }
+  }
+}
+
 /// Gives back what the ended node held.
 void EngineState::retire(Node& node, Lane* lane) {
   if (node.type == NodeType::join) {
@@ -359,16 +367,7 @@ void EngineState::retire(Node& node, Lane* lane) {
   }
   auto& task = static_cast<TaskNode&>(node);
   RunState& run = *task.run;
-  if (task.counted_storage) {
-    for (std::size_t p = 0; p < task.part_count(); ++p) {
-      const detail::ArgumentBlock& block = task.part_at(p).arguments;
-      for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
-        if ((block.tensors[i].flags & kCountedStorage) != 0) {
-          (void)storage.release(buffers.at(block.tensors[i].buffer));
-        }
-      }
-    }
-  }
+  release_storage(task);
   if (task.type == NodeType::group) [[unlikely]] {
     for (std::size_t i = 0; i < task.group->size; ++i)
       task.group->parts[i]->own_body.reset();

@@ -13,10 +13,6 @@ namespace strata::graph {
 
 namespace {
 
-/// How long a lane looks for work before it sleeps, in cycle counts: a few microseconds. A sleep
-/// and a wake cost more than that.
-constexpr std::uint64_t kSpinCycles = 12'000;
-
 /// Most lanes of one kind that spin at once.
 int spinner_limit() noexcept {
   static const int limit = std::max(1, os::allowed_cpus() / 2);

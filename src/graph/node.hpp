@@ -157,10 +157,14 @@ struct alignas(64) Node {
   }
 };
 
+/// The lower bits of an id are the slot, the others count submissions.
+inline constexpr std::uint32_t kSlotBits = 22;
+inline constexpr std::uint64_t kSlotMask = (std::uint64_t{1} << kSlotBits) - 1;
+static_assert(TaskId{std::uint64_t{1} << kSlotBits}.number() == 1);
+
 /// Whether an id is that of a join: the last slot number marks those.
 [[nodiscard]] constexpr bool is_join(std::uint64_t id) noexcept {
-  constexpr std::uint64_t kJoinSlot = (std::uint64_t{1} << 22) - 1;
-  return (id & kJoinSlot) == kJoinSlot;
+  return (id & kSlotMask) == kSlotMask;
 }
 
 /// A node of a given incarnation. The slot may have been reused since: then that task has ended.

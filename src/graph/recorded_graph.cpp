@@ -52,7 +52,7 @@ class ChunkInference {
 
  private:
   static std::uint64_t id_of(std::int64_t task) {
-    return static_cast<std::uint64_t>(task + 2) << TaskWindow::kSlotBits;
+    return static_cast<std::uint64_t>(task + 2) << kSlotBits;
   }
   static constexpr std::uint64_t kPin = 1;
 
@@ -72,18 +72,16 @@ class ChunkInference {
   /// Calls visit(index within the chunk) for the tasks that a node stands for; -1 for the outside.
   template <class Visit>
   void each_task(NodeRef ref, Visit&& visit) {
-    if ((ref.id & TaskWindow::kSlotMask) == TaskWindow::kSlotMask) {
+    if (is_join(ref.id)) {
       Node* const join = tracker_.kept_join(ref.id);
       for (std::uint32_t e = 0; e < join->edge_count; ++e) {
         const std::uint64_t from = join->edge(e).from;
-        Node* const node = (from & TaskWindow::kSlotMask) == TaskWindow::kSlotMask
-                               ? tracker_.kept_join(from)
-                               : nullptr;
+        Node* const node = is_join(from) ? tracker_.kept_join(from) : nullptr;
         each_task({node, from}, visit);
       }
       return;
     }
-    visit(static_cast<std::int64_t>(ref.id >> TaskWindow::kSlotBits) - 2);
+    visit(static_cast<std::int64_t>(ref.id >> kSlotBits) - 2);
   }
 
   const RecordedGraph& graph_;

@@ -155,12 +155,9 @@ bool Replay::submit_chunk(const Chunk& chunk) {
   }
   joins.swap(engine_.tracker.made_joins());
   engine_.tasks_submitted += chunk.task_count;
-  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t n) {
-    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  };
-  add(run.submitted, chunk.task_count);
-  add(run.tasks, chunk.task_count);
-  add(run.edges, edges_);
+  RunState::add(run.submitted, chunk.task_count);
+  RunState::add(run.tasks, chunk.task_count);
+  RunState::add(run.edges, edges_);
   lock.unlock();
 
   engine_.start_joins(joins);
@@ -178,7 +175,7 @@ bool Replay::submit_chunk(const Chunk& chunk) {
 /// tells exactly whose failure is seen.
 bool Replay::find_outside(const Chunk& chunk) {
   DependencyTracker& tracker = engine_.tracker;
-  const std::uint64_t pin = engine_.next_task << TaskWindow::kSlotBits;
+  const std::uint64_t pin = engine_.next_task << kSlotBits;
   entries_.clear();
   for (const BoundaryRegion& boundary : chunk.regions) {
     Binding::CachedEntry& cached = binding_->entries[boundary.slot];
@@ -218,7 +215,7 @@ void Replay::place_task(const Chunk& chunk, std::uint32_t i) {
   const std::uint32_t index = chunk.first_task + i;
   const ChunkTask& compiled = chunk.tasks[i];
   TaskNode& task = *slots_[i];
-  const std::uint64_t id = (engine_.next_task++ << TaskWindow::kSlotBits) | task.slot;
+  const std::uint64_t id = (engine_.next_task++ << kSlotBits) | task.slot;
   EngineState::release_binding(task);
   task.reset_for_submit(id, NodeType::task, orchestration_.run.get());
   task.binding = binding_.get();

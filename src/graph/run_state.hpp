@@ -77,6 +77,10 @@ class RunState : public std::enable_shared_from_this<RunState> {
   };
   std::array<Counter, kCounters> counters;
 
+  /// For the counters that only the orchestration's thread writes.
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool cancelled() const noexcept {
     return ending.load(std::memory_order_acquire) != Ending::none;
   }

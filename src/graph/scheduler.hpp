@@ -42,6 +42,10 @@ namespace strata::graph {
 class EngineState;
 struct Kind;
 
+/// How long a thread looks for work before it sleeps, in cycle counts: a few microseconds. A sleep
+/// and a wake cost more than that.
+inline constexpr std::uint64_t kSpinCycles = 12'000;
+
 /// One part of a task at or on its way to a lane.
 struct Placed {
   TaskNode* task = nullptr;

@@ -86,6 +86,11 @@ bool Storage::end_scope(ScopeState& scope) noexcept {
   return freed;
 }
 
+bool Storage::has_room_for(std::uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return heap_.largest_free() >= Heap::round_up(bytes);
+}
+
 std::uint64_t Storage::used() const {
   const std::lock_guard lock(mutex_);
   return heap_.used();

@@ -53,6 +53,8 @@ class Storage {
   }
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return heap_.capacity(); }
+  /// Whether allocate() of so many bytes would find room now.
+  [[nodiscard]] bool has_room_for(std::uint64_t bytes) const;
   [[nodiscard]] std::uint64_t used() const;
   [[nodiscard]] std::uint64_t peak() const;
 

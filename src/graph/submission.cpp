@@ -133,10 +133,8 @@ bool wait_for_heap(OrchestrationState& orchestration, const NodeSpec& spec, std:
                    bool piecewise, FreshBuffers& fresh_buffers) {
   EngineState& engine = orchestration.engine;
   const auto wait_for = [&](std::uint64_t bytes) {
-    engine.wait_for_room(orchestration, CapacityError::Resource::heap, bytes, [&] {
-      return engine.storage.holes_if([](const BufferRecord&) { return false; }).largest >=
-             Heap::round_up(bytes);
-    });
+    engine.wait_for_room(orchestration, CapacityError::Resource::heap, bytes,
+                         [&] { return engine.storage.has_room_for(bytes); });
   };
   if (!piecewise) {
     fresh_buffers.give_back();
@@ -287,14 +285,11 @@ std::uint32_t EngineState::commit(OrchestrationState& orchestration, TaskNode& t
   if (!tracker.made_joins().empty()) [[unlikely]]
     orchestration.joins.swap(tracker.made_joins());
   // Before the guard drops: the task may end at once.
-  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t n) {
-    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  };
-  add(run.submitted, 1);
-  if (spec.host == nullptr) add(run.tasks, 1);
-  add(run.edges, waiting);
+  RunState::add(run.submitted, 1);
+  if (spec.host == nullptr) RunState::add(run.tasks, 1);
+  RunState::add(run.edges, waiting);
   if (tracker.any_assumed()) [[unlikely]]
-    add(run.assumed, tracker.count_assumed());
+    RunState::add(run.assumed, tracker.count_assumed());
   return waiting;
 }
 
@@ -313,7 +308,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
   while (task == nullptr) {
     throw_if_ended(run);
     reap_dead_buffers();
-    pin = next_task << TaskWindow::kSlotBits;
+    pin = next_task << kSlotBits;
     if (look_up_arguments(spec, pin)) [[unlikely]] {
       const std::uint64_t missing = allocate_outputs(orchestration, spec, fresh_buffers);
       if (missing == 0) continue;  // Now all have storage.
@@ -337,7 +332,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
 
   if (!failure_keeper.empty() && window.in_flight() == 1) failure_keeper.clear();
   release_binding(*task);
-  task->reset_for_submit((next_task << TaskWindow::kSlotBits) | task->slot, spec.type, &run);
+  task->reset_for_submit((next_task << kSlotBits) | task->slot, spec.type, &run);
   task->place = spec.target.index;
   task->exact_lane =
       spec.type == NodeType::task && spec.target.by == Target::By::lane && *spec.parts[0].body;
@@ -375,16 +370,7 @@ TaskNode* EngineState::submit(OrchestrationState& orchestration, const NodeSpec&
 /// A submission that is refused after it took a slot: gives all back. Graph lock held; nobody knows
 /// the task.
 void EngineState::take_back(TaskNode& task, const NodeSpec& spec) noexcept {
-  if (task.counted_storage) {
-    for (std::size_t p = 0; p < task.part_count(); ++p) {
-      const detail::ArgumentBlock& block = task.part_at(p).arguments;
-      for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
-        if ((block.tensors[i].flags & kCountedStorage) != 0) {
-          (void)storage.release(buffers.at(block.tensors[i].buffer));
-        }
-      }
-    }
-  }
+  release_storage(task);
   give_bodies_back(task, spec);
   // As after any other task: nobody may add to its successors until the slot is used again.
   task.successors.store(Node::closed_list(), std::memory_order_relaxed);
@@ -519,10 +505,8 @@ Tensor EngineState::allocate(OrchestrationState& orchestration, DType dtype,
       buffers.retire(record);
       ++blocked_submits;
     }
-    wait_for_room(orchestration, CapacityError::Resource::heap, bytes, [&] {
-      return storage.holes_if([](const BufferRecord&) { return false; }).largest >=
-             Heap::round_up(bytes);
-    });
+    wait_for_room(orchestration, CapacityError::Resource::heap, bytes,
+                  [&] { return storage.has_room_for(bytes); });
   }
   if (blocked_count.load(std::memory_order_relaxed) != 0) prove_blocked();
   return tensor;

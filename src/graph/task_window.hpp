@@ -26,8 +26,6 @@ namespace strata::graph {
 
 class TaskWindow {
  public:
-  static constexpr std::uint32_t kSlotBits = 22;
-  static constexpr std::uint64_t kSlotMask = (std::uint64_t{1} << kSlotBits) - 1;
   static constexpr std::size_t kMaxCapacity = kSlotMask;  // The last slot number marks joins.
 
   explicit TaskWindow(std::size_t capacity) : capacity_(capacity) {}

@@ -339,7 +339,8 @@ TEST_F(EngineDependencies, AssumedEdgesAreCountedAndStrictRunsRefuseThem) {
   });
   ASSERT_TRUE(ends(loose));
   loose.result();
-  if (loose.stats().assumed_edges == 0) GTEST_SKIP() << "the engine decides these views exactly";
+  // If a better test decides these views one day, this needs others that it does not decide.
+  ASSERT_NE(loose.stats().assumed_edges, 0U);
   EXPECT_EQ(loose.stats().assumed_edges, 1U);
   EXPECT_GE(engine_.stats().overlap_assumed, 1U);
 

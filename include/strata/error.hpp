@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "strata/ids.hpp"
@@ -27,6 +28,19 @@ class InvalidArgument : public Error {
 /// A call that the object's state does not allow: a closed engine, a scope closed twice, ...
 class InvalidState : public Error {
   using Error::Error;
+};
+
+/// The operating system refused what Strata needs of it.
+class SystemError : public Error {
+ public:
+  /// `what` says what was tried; the message is that and the system's own text for `code`.
+  SystemError(const std::string& what, int code)
+      : Error(what + ": " + std::generic_category().message(code)), code_(code) {}
+  /// The errno value.
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
 };
 
 /// The window or the heap is full and it is proved that waiting can't end. See

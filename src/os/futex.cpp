@@ -19,9 +19,13 @@ using Word = std::atomic<std::uint32_t>;
 // The kernel reads the word itself as 32 bits.
 static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free);
 
-long futex(const Word& word, int operation, std::uint32_t value,
+/// Who may sleep on a word: threads of this process only, or of others too. The value is the flag
+/// of the system call.
+enum class Reach : int { process = FUTEX_PRIVATE_FLAG, machine = 0 };
+
+long futex(const Word& word, int operation, Reach reach, std::uint32_t value,
            const timespec* deadline) noexcept {
-  return syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, deadline, nullptr,
+  return syscall(SYS_futex, &word, operation | static_cast<int>(reach), value, deadline, nullptr,
                  FUTEX_BITSET_MATCH_ANY);
 }
 
@@ -33,11 +37,12 @@ long futex(const Word& word, int operation, std::uint32_t value,
 }
 
 /// False if the deadline passed.
-bool wait(const Word& word, std::uint32_t expected, const timespec* deadline) noexcept {
+bool wait(const Word& word, Reach reach, std::uint32_t expected,
+          const timespec* deadline) noexcept {
   // WAIT_BITSET and not WAIT, since its time-out is a point on CLOCK_MONOTONIC: a wait that is
   // repeated after a stray wake does not grow.
   const int saved = errno;
-  const long result = futex(word, FUTEX_WAIT_BITSET, expected, deadline);
+  const long result = futex(word, FUTEX_WAIT_BITSET, reach, expected, deadline);
   const int error = result == 0 ? 0 : errno;
   errno = saved;
   switch (error) {
@@ -52,9 +57,9 @@ bool wait(const Word& word, std::uint32_t expected, const timespec* deadline) no
   }
 }
 
-int wake(const Word& word, int count) noexcept {
+int wake(const Word& word, Reach reach, int count) noexcept {
   const int saved = errno;
-  const long woken = futex(word, FUTEX_WAKE, static_cast<std::uint32_t>(count), nullptr);
+  const long woken = futex(word, FUTEX_WAKE, reach, static_cast<std::uint32_t>(count), nullptr);
   errno = saved;
   // An error here can only say that the word is gone, see invariant (4): nobody sleeps there.
   return woken < 0 ? 0 : static_cast<int>(woken);
@@ -77,17 +82,27 @@ timespec to_timespec(std::chrono::steady_clock::time_point point) noexcept {
 }  // namespace
 
 void futex_wait(const Word& word, std::uint32_t expected) noexcept {
-  (void)wait(word, expected, nullptr);
+  (void)wait(word, Reach::process, expected, nullptr);
 }
 
 bool futex_wait_until(const Word& word, std::uint32_t expected,
                       std::chrono::steady_clock::time_point deadline) noexcept {
   const timespec when = to_timespec(deadline);
-  return wait(word, expected, &when);
+  return wait(word, Reach::process, expected, &when);
 }
 
-int futex_wake_one(const Word& word) noexcept { return wake(word, 1); }
+int futex_wake_one(const Word& word) noexcept { return wake(word, Reach::process, 1); }
 
-int futex_wake_all(const Word& word) noexcept { return wake(word, INT_MAX); }
+int futex_wake_all(const Word& word) noexcept { return wake(word, Reach::process, INT_MAX); }
+
+bool futex_wait_shared(const Word& word, std::uint32_t expected, Deadline deadline) noexcept {
+  if (deadline.is_never()) return wait(word, Reach::machine, expected, nullptr);
+  const timespec when = to_timespec(deadline.time_point());
+  return wait(word, Reach::machine, expected, &when);
+}
+
+int futex_wake_shared(const Word& word, int count) noexcept {
+  return wake(word, Reach::machine, count);
+}
 
 }  // namespace strata::os

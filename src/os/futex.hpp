@@ -1,8 +1,9 @@
 // futex_wait, futex_wake: sleeping on a word of memory, and waking whoever sleeps there.
 //
-// A thin layer over the futex system call with private futexes: every thread that waits on or wakes
-// a word is of one process. It adds types, absolute deadlines and nothing else; Parker and
-// AdaptiveMutex are what most code wants.
+// A thin layer over the futex system call. It adds types, absolute deadlines and nothing else;
+// Parker and AdaptiveMutex are what most code wants. The plain functions use private futexes: every
+// thread that waits on or wakes a word is of one process. Those called _shared are for a word in
+// memory that processes share; all who use such a word must use them.
 //
 // Thread safety: every function may be called by any thread at any time.
 //
@@ -23,6 +24,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "os/deadline.hpp"
+
 namespace strata::os {
 
 /// Sleeps while `word` holds `expected`, until a wake or for no reason.
@@ -37,5 +40,12 @@ int futex_wake_one(const std::atomic<std::uint32_t>& word) noexcept;
 
 /// Wakes all threads that sleep on `word`. Returns how many it woke.
 int futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept;
+
+/// futex_wait between processes. False if the deadline passed.
+bool futex_wait_shared(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                       Deadline deadline = Deadline::never()) noexcept;
+
+/// Wakes up to `count` threads, of any process, that sleep on `word`. Returns how many it woke.
+int futex_wake_shared(const std::atomic<std::uint32_t>& word, int count = 1) noexcept;
 
 }  // namespace strata::os

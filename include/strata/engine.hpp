@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/external_lane.hpp"
 #include "strata/orchestration.hpp"
 #include "strata/recording.hpp"
 #include "strata/run.hpp"
@@ -23,25 +24,6 @@ namespace strata {
 namespace graph {
 class EngineState;
 }
-
-/// Names one dispatch to an external lane until its completion is reported.
-struct DispatchId {
-  std::uint64_t value = 0;
-};
-
-/// A lane whose tasks run elsewhere: in another process, on a device.
-///
-/// The engine calls dispatch() for one task at a time and lane, in the lane's order, from whichever
-/// thread made the task ready; it must not block. If it throws, the task fails with that. The
-/// completion is reported later by Engine::complete(), once for each dispatch, from any thread,
-/// also from within dispatch().
-class ExternalLane {
- public:
-  virtual ~ExternalLane() = default;
-  /// `context` (arguments, place, token) is valid until the completion is reported. `body` is the
-  /// task's body, for lanes that run bodies in this process.
-  virtual void dispatch(DispatchId id, TaskContext& context, Body& body) = 0;
-};
 
 /// Lanes of one kind: either any number of thread lanes and at most one caller lane, or external
 /// ones.
@@ -66,8 +48,13 @@ struct EngineOptions {
   std::size_t window = 4096;
   /// Bytes for runtime-allocated tensors, over all runs. Address space until touched.
   std::size_t heap = std::size_t{256} << 20;
+  /// The heap's memory, `heap` bytes at an address that is a multiple of 64: memory that other
+  /// processes share, for instance. It must outlive the engine. If null, the engine maps its own.
+  std::byte* heap_memory = nullptr;
   /// Runs open at once; further submits wait.
   std::size_t max_open_runs = 8;
+  /// Polled by whoever waits, if set.
+  std::shared_ptr<ProgressSource> progress = nullptr;
 };
 
 struct EngineStats {
@@ -125,6 +112,11 @@ class Engine {
   /// Waits until no task uses the buffer, then forgets it; tensors of it are refused from then on.
   /// No other thread may submit tasks that use it, or remove it, meanwhile.
   void remove_buffer(BufferId buffer);
+  /// Forgets the buffer without waiting: tasks that name it are refused from now on, and `freed` is
+  /// called once when the last task that uses it has ended; from any thread, or from within this
+  /// call if none does. Until then its memory must stay. `freed` must neither throw nor wait for
+  /// tasks. It has been called when the engine's destructor returns.
+  void remove_buffer_later(BufferId buffer, std::function<void()> freed);
   /// A row-major tensor over memory of the caller, in a buffer of its own.
   template <class T>
   [[nodiscard]] Tensor tensor(std::span<T> data, std::initializer_list<std::int64_t> shape) {
@@ -148,6 +140,27 @@ class Engine {
 
   /// Reports that a dispatch to an external lane has ended; `error` is null if it went well.
   void complete(DispatchId dispatch, const std::exception_ptr& error = nullptr);
+  /// The same for a task that returns a value: Run::value() has it from here on. If `error` is set
+  /// the task has failed and the value is dropped.
+  void complete(DispatchId dispatch, const std::exception_ptr& error, std::string value);
+  /// The lane has not started this dispatch and won't. The task goes back to the front of its
+  /// kind's queue, and to whichever lane of the kind that is not suspended has room next. Throws
+  /// InvalidArgument for a task that named its lane (TaskContext::named_lane): that can only be
+  /// completed.
+  void give_back(DispatchId dispatch);
+
+  /// An external lane gets no more tasks of its kind's queue until it is resumed. Tasks that name
+  /// it, and groups, still come to it. While every lane of a kind is suspended its tasks wait. A
+  /// dispatch() that is under way may still bring one: it can be given back.
+  void suspend_lane(LaneId lane);
+  void resume_lane(LaneId lane);
+  [[nodiscard]] bool lane_is_suspended(LaneId lane) const;
+  /// No lane of the kind will run tasks of its queue any more: those that wait there, and all that
+  /// come, fail with `error`. Null ends that. For kinds of external lanes.
+  void fail_kind(KindId kind, std::exception_ptr error);
+
+  /// A bound on the ids given out so far: none is above it, and all later ones are. Names no task.
+  [[nodiscard]] TaskId last_task() const;
 
   [[nodiscard]] KindId kind(std::string_view name) const;  ///< Throws InvalidArgument if unknown.
   [[nodiscard]] std::vector<LaneId> lanes(KindId kind) const;

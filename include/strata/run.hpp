@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strata/error.hpp"
@@ -106,6 +108,13 @@ class Run {
   void result() const;
   /// Tells running tasks through their token, drops waiting ones. Returns at once; from any thread.
   void cancel() const;
+
+  /// What a task returned (Engine::complete with a value); for a group, what that member did.
+  /// Nothing if it returned no value, failed, or has not ended. Values are kept as long as handles
+  /// are.
+  [[nodiscard]] std::optional<std::string> value(TaskId task, std::uint32_t member = 0) const;
+  /// All values that tasks have returned so far, in the order in which they ended.
+  [[nodiscard]] std::vector<std::pair<TaskId, std::string>> values() const;
 
   [[nodiscard]] std::string name() const;
   [[nodiscard]] RunStats stats() const;

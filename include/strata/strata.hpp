@@ -3,6 +3,7 @@
 
 #include "strata/engine.hpp"
 #include "strata/error.hpp"
+#include "strata/external_lane.hpp"
 #include "strata/orchestration.hpp"
 #include "strata/recording.hpp"
 #include "strata/run.hpp"

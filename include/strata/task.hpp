@@ -131,12 +131,12 @@ class Body {
         if constexpr (sizeof(Fn) % 8 != 0) std::memset(storage_, 0, 8 * words_);
       }
       ::new (static_cast<void*>(storage_)) Fn(std::forward<F>(f));
-      invoke_ = [](void* at, TaskContext& context) { (*static_cast<Fn*>(at))(context); };
+      invoke_ = &invoke_inline<Fn>;
     } else {
       auto* owned = new Fn(std::forward<F>(f));
       std::memcpy(storage_, &owned, sizeof owned);
       words_ = 1;
-      invoke_ = [](void* at, TaskContext& context) { (**static_cast<Fn**>(at))(context); };
+      invoke_ = &invoke_owned<Fn>;
       destroy_ = [](void* at) noexcept { delete *static_cast<Fn**>(at); };
     }
   }
@@ -154,6 +154,22 @@ class Body {
 
   explicit operator bool() const noexcept { return invoke_ != nullptr; }
   void operator()(TaskContext& context) { invoke_(storage_, context); }
+  /// The callable, if it is exactly an F; otherwise null. Bodies made in a library that keeps its
+  /// symbols to itself are not recognised outside of it.
+  template <class F>
+  requires std::is_invocable_v<F&, TaskContext&>
+  [[nodiscard]] const F* target() const noexcept {
+    static_assert(std::is_same_v<F, std::decay_t<F>>, "what is stored is never a reference");
+    if constexpr (fits_inline<F>()) {
+      if (invoke_ != &invoke_inline<F>) return nullptr;
+      return std::launder(reinterpret_cast<const F*>(storage_));
+    } else {
+      if (invoke_ != &invoke_owned<F>) return nullptr;
+      const F* owned = nullptr;
+      std::memcpy(&owned, storage_, sizeof owned);
+      return owned;
+    }
+  }
   void reset() noexcept {
     if (destroy_ != nullptr) destroy_(storage_);
     invoke_ = nullptr;
@@ -165,6 +181,15 @@ class Body {
   static constexpr bool fits_inline() {
     return sizeof(Fn) <= kInlineBytes && alignof(Fn) <= alignof(std::max_align_t) &&
            std::is_trivially_copyable_v<Fn> && std::is_trivially_destructible_v<Fn>;
+  }
+  // One of each per type: they also say what is stored.
+  template <class Fn>
+  static void invoke_inline(void* at, TaskContext& context) {
+    (*static_cast<Fn*>(at))(context);
+  }
+  template <class Fn>
+  static void invoke_owned(void* at, TaskContext& context) {
+    (**static_cast<Fn**>(at))(context);
   }
   void take(Body& other) noexcept {
     // Relocation by bytes: what is stored is trivially copyable or a pointer. Word by word and only

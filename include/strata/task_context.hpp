@@ -79,6 +79,8 @@ class TaskContext {
     LaneId lane;
     std::uint32_t member = 0;   ///< Index within the group; 0 for a plain task.
     std::uint32_t members = 1;  ///< Size of the group; 1 for a plain task.
+    /// The task asked for this very lane, or is a member of a group: no other lane may run it.
+    bool named_lane = false;
   };
   TaskContext(const detail::ArgumentBlock& arguments, const Place& place,
               bool (*is_cancelled)(const void*), const void* token) noexcept
@@ -106,6 +108,10 @@ class TaskContext {
   [[nodiscard]] LaneId lane() const noexcept { return place_.lane; }
   [[nodiscard]] std::uint32_t member() const noexcept { return place_.member; }
   [[nodiscard]] std::uint32_t members() const noexcept { return place_.members; }
+  /// The task asked for this very lane, or is a member of a group.
+  [[nodiscard]] bool named_lane() const noexcept { return place_.named_lane; }
+  /// The argument records themselves, for external lanes that send them on.
+  [[nodiscard]] const detail::ArgumentBlock& arguments() const noexcept { return arguments_; }
   /// True once the run was cancelled, is past its deadline, or another member of the group failed:
   /// what the task still does is of no use to anyone.
   [[nodiscard]] bool cancelled() const noexcept { return cancelled_(token_); }

@@ -107,6 +107,15 @@ void Engine::complete(DispatchId dispatch, const std::exception_ptr& error) {
   state_->complete_external(dispatch, error);
 }
 
+void Engine::complete(DispatchId dispatch, const std::exception_ptr& error, std::string value) {
+  state_->complete_external(dispatch, error, &value);
+}
+
+TaskId Engine::last_task() const {
+  const std::lock_guard lock(state_->graph_mutex);
+  return TaskId{(state_->next_task << graph::kSlotBits) - 1};
+}
+
 KindId Engine::kind(std::string_view name) const {
   std::string known;
   for (const auto& kind : state_->scheduler.kinds()) {

@@ -28,6 +28,10 @@ EngineOptions checked(EngineOptions options) {
     throw InvalidArgument("EngineOptions::heap is " + std::to_string(options.heap) +
                           " bytes; it must be at least " + std::to_string(Heap::kAlignment));
   }
+  if (reinterpret_cast<std::uintptr_t>(options.heap_memory) % Heap::kAlignment != 0) {
+    throw InvalidArgument("EngineOptions::heap_memory is not at a multiple of " +
+                          std::to_string(Heap::kAlignment) + " bytes");
+  }
   if (options.max_open_runs == 0) {
     throw InvalidArgument("EngineOptions::max_open_runs is 0: no run could ever start");
   }
@@ -90,7 +94,7 @@ void OrchestrationState::close_scopes_to(std::size_t depth) {
 EngineState::EngineState(EngineOptions engine_options)
     : options(checked(std::move(engine_options))),
       window(options.window),
-      storage(options.heap),
+      storage(options.heap, options.heap_memory),
       scheduler(*this, options.kinds, options.window) {
   handles->engine = this;
   kind_count = scheduler.kinds().size();

@@ -198,7 +198,9 @@ class EngineState {
   /// Runs a part that was started on an exact lane, or a group's member.
   void execute_part(Placed part, Lane& lane);
   void dispatch_external(Lane& lane, Placed part, DispatchId id, void* context_memory);
-  void complete_external(DispatchId id, const std::exception_ptr& error);
+  /// `value` is moved from; null if the task returns none.
+  void complete_external(DispatchId id, const std::exception_ptr& error,
+                         std::string* value = nullptr);
   /// The node has all it waits for.
   void make_ready(Node& node);
   /// The node has ended: releases what waited for it. `failure` is null if it went well. Returns a

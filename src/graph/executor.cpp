@@ -90,7 +90,8 @@ TaskContext context_of(TaskNode& task, std::uint32_t member, const Lane& lane) {
                       .name = task.name,
                       .lane = lane.id,
                       .member = member,
-                      .members = static_cast<std::uint32_t>(task.part_count())},
+                      .members = static_cast<std::uint32_t>(task.part_count()),
+                      .named_lane = group || task.exact_lane},
                      group ? group_is_cancelled : run_is_cancelled,
                      group ? static_cast<const void*>(&task) : task.run);
 }
@@ -182,10 +183,15 @@ void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void
   }
 }
 
-void EngineState::complete_external(DispatchId id, const std::exception_ptr& error) {
+void EngineState::complete_external(DispatchId id, const std::exception_ptr& error,
+                                    std::string* value) {
   // The run may end with this, and its engine with it: not before this thread has left.
   const Guest guest(*this);
   const Scheduler::Ended ended = scheduler.end_dispatch(id);
+  if (value != nullptr && error == nullptr) {
+    const TaskNode& task = *ended.part.task;
+    task.run->add_value(TaskId{task.id}, ended.part.member, std::move(*value));
+  }
   part_done(*ended.part.task, error == nullptr ? nullptr : failure_of(*ended.part.task, error));
   scheduler.part_ended(*ended.lane);
 }

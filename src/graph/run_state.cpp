@@ -71,6 +71,24 @@ void RunState::add_failure(std::shared_ptr<const Failure> failure) {
   failures_.push_back(std::move(failure));
 }
 
+void RunState::add_value(TaskId task, std::uint32_t member, std::string value) {
+  const std::lock_guard lock(mutex);
+  value_of_.emplace(std::pair(task, member), values_.size());
+  values_.emplace_back(task, std::move(value));
+}
+
+std::optional<std::string> RunState::value(TaskId task, std::uint32_t member) const {
+  const std::lock_guard lock(mutex);
+  const auto found = value_of_.find({task, member});
+  if (found == value_of_.end()) return std::nullopt;
+  return values_[found->second].second;
+}
+
+std::vector<std::pair<TaskId, std::string>> RunState::values() const {
+  const std::lock_guard lock(mutex);
+  return values_;
+}
+
 void RunState::throw_result() const {
   std::vector<TaskFailure> failed;
   std::vector<TaskFailure> skipped;
@@ -201,6 +219,11 @@ void Run::result() const {
 void Run::cancel() const {
   graph::EngineState::cancel(checked(state_), graph::RunState::Ending::cancelled);
 }
+
+std::optional<std::string> Run::value(TaskId task, std::uint32_t member) const {
+  return checked(state_).value(task, member);
+}
+std::vector<std::pair<TaskId, std::string>> Run::values() const { return checked(state_).values(); }
 
 std::string Run::name() const { return checked(state_).name; }
 RunStats Run::stats() const { return checked(state_).stats(); }

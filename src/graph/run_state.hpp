@@ -14,9 +14,12 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/node.hpp"
@@ -120,6 +123,10 @@ class RunState : public std::enable_shared_from_this<RunState> {
   void remove_waiter(os::Parker& parker);
 
   void add_failure(std::shared_ptr<const Failure> failure);
+  /// A task has returned a value; before it ends.
+  void add_value(TaskId task, std::uint32_t member, std::string value);
+  [[nodiscard]] std::optional<std::string> value(TaskId task, std::uint32_t member) const;
+  [[nodiscard]] std::vector<std::pair<TaskId, std::string>> values() const;
   /// Throws what the run ended with, if not well.
   void throw_result() const;
   [[nodiscard]] RunStats stats() const;
@@ -152,6 +159,9 @@ class RunState : public std::enable_shared_from_this<RunState> {
   std::exception_ptr orchestration_error_;
   std::vector<std::shared_ptr<const void>> kept_;
   std::deque<LoggedNode> log_;
+  std::vector<std::pair<TaskId, std::string>> values_;  ///< In the order in which tasks ended.
+  /// Index in values_ by task and member.
+  std::map<std::pair<TaskId, std::uint32_t>, std::size_t> value_of_;
 };
 
 }  // namespace strata::graph

@@ -12,10 +12,11 @@
 
 namespace strata::graph {
 
-Storage::Storage(std::size_t capacity) : heap_(capacity) {}
+Storage::Storage(std::size_t capacity, std::byte* memory)
+    : heap_(capacity), callers_memory_(memory != nullptr), base_(memory) {}
 
 Storage::~Storage() {
-  if (base_ != nullptr) ::munmap(base_, heap_.capacity());
+  if (base_ != nullptr && !callers_memory_) ::munmap(base_, heap_.capacity());
 }
 
 void Storage::map() {

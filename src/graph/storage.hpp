@@ -33,7 +33,8 @@ struct ScopeState {
 
 class Storage {
  public:
-  explicit Storage(std::size_t capacity);
+  /// `memory`: `capacity` bytes of the caller's, or null.
+  Storage(std::size_t capacity, std::byte* memory);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -84,7 +85,8 @@ class Storage {
   mutable os::AdaptiveMutex mutex_;
   Heap heap_;
   std::uint64_t peak_ = 0;
-  std::byte* base_ = nullptr;                 ///< Mapped at the first allocation.
+  const bool callers_memory_;
+  std::byte* base_;                           ///< The caller's, or mapped at the first allocation.
   std::atomic<BufferRecord*> dead_{nullptr};  ///< Pushed by releasers (release), emptied whole.
 };
 

@@ -18,11 +18,13 @@
 //       pages of no range carry 0.
 //   (3) A new range reads as zeros, and no page of it costs this process a fault (Populate::yes).
 //   (4) A released range holds no memory.
-//   (5) Whoever hears of a slab through `added` hears so before a range of it is handed out, and of
-//       its end (`dropped`) after its last range is released.
+//   (5) `added` has returned for a slab before a range of it is handed out; a slab that slabs()
+//       does not list yet will be told of by `added`. Both may tell of the same one.
+//   (6) A slab is at least half as large as all before it together, so their number stays small.
+//       Own slabs stay until the store is gone: an empty one costs a descriptor and addresses.
 //
 // Who writes, who reads. The list of slabs is copied and published anew at each change, with
-// release; locate() reads it with acquire. Old lists live until the store does: changes are few.
+// release; locate() reads it with acquire. Old lists live until the store does, by (6) a few.
 // The generation table is written by the store that made the slab, with release, and read by
 // workers with acquire.
 #pragma once
@@ -62,8 +64,9 @@ class SlabStore {
     std::uint32_t first_number = 1;    ///< Numbers for slabs that this store makes, from here ...
     std::uint32_t numbers = 1u << 24;  ///< ... and as many.
     std::size_t slab_bytes = std::size_t{64} << 20;  ///< The smallest that it makes.
-    /// Told of each new slab and of the end of each, outside of all locks but in order, by the
-    /// thread that caused it.
+    /// Told of each new slab, and of each that detach() has removed, by the thread that caused it.
+    /// Must not
+    /// throw. May call slabs() and locate(), not the others.
     std::function<void(const Slab&)> added = {};
     std::function<void(std::uint32_t slab)> dropped = {};
   };
@@ -97,7 +100,8 @@ class SlabStore {
   /// Gives a range back. The caller knows that nobody uses it any more.
   void release(const Range& range) noexcept;
 
-  /// Nothing if the address is in none of the slabs, attached ones included.
+  /// Nothing if the address is in none of the slabs, attached ones included. Requires that no slab
+  /// which has the address is detached meanwhile.
   [[nodiscard]] std::optional<Location> locate(const std::byte* address) const noexcept;
 
   /// Slabs that a new worker must be sent, attached ones included.
@@ -115,17 +119,23 @@ class SlabStore {
  private:
   struct Owned;
   struct List;
-  std::shared_ptr<Owned> add_slab(std::size_t bytes);
+  [[nodiscard]] std::optional<Range> allocate(std::uint64_t bytes);
+  void grow(std::uint64_t bytes);
+  [[nodiscard]] static std::unique_ptr<Owned> make_slab(std::uint64_t asked, std::uint64_t wanted);
+  [[nodiscard]] const Owned& own(std::uint32_t number) const noexcept;
+  static void set_generations(const Owned& slab, const Range& range,
+                              std::uint32_t generation) noexcept;
   void publish();
-  void notify(std::unique_lock<std::mutex> lock);
 
-  Options options_;
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Owned>> owned_;       ///< Own and attached; under mutex_.
-  std::vector<std::unique_ptr<const List>> lists_;  ///< All ever published; under mutex_.
+  const Options options_;
+  std::mutex growth_;         ///< Held while slabs come and go; taken before mutex_.
+  mutable std::mutex mutex_;  ///< Guards what follows, but for `list_`.
+  std::vector<std::unique_ptr<Owned>> owned_;       ///< Own and attached.
+  std::vector<std::unique_ptr<const List>> lists_;  ///< All that were ever published.
   std::atomic<const List*> list_{nullptr};          ///< The last of them.
-  std::uint32_t next_number_ = 0;                   ///< Under mutex_.
-  std::uint64_t used_ = 0;                          ///< Under mutex_.
+  std::uint32_t next_number_ = 0;
+  std::uint64_t used_ = 0;
+  std::uint64_t own_bytes_ = 0;  ///< Of own slabs.
 };
 
 }  // namespace strata::node

@@ -24,19 +24,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::pair<LogLevel, std::string_view> kLevels[] = {{LogLevel::debug, "debug"},
-                                                             {LogLevel::info, "info"},
-                                                             {LogLevel::warning, "warning"},
-                                                             {LogLevel::error, "error"},
-                                                             {LogLevel::off, "off"}};
-
-std::string_view text_of(LogLevel level) {
-  for (const auto& [value, text] : kLevels) {
-    if (value == level) return text;
-  }
-  return "unknown";
-}
-
 /// Whether `fd` is the pipe that the environment says is read by `strata run`.
 bool is_marked_stream(int fd) {
   const char* const stream = std::getenv(kLogStreamVariable);
@@ -65,8 +52,9 @@ bool write_all(int fd, std::string_view text) {
 }  // namespace
 
 std::optional<LogLevel> log_level_from(std::string_view name) noexcept {
-  for (const auto& [value, text] : kLevels) {
-    if (text == name) return value;
+  for (const LogLevel level :
+       {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error, LogLevel::off}) {
+    if (name_of(level) == name) return level;
   }
   return std::nullopt;
 }
@@ -187,7 +175,7 @@ LogSink::LogSink(LogSinkOptions options) : state_(std::make_shared<State>(option
     message(LogLevel::warning, "",
             fmt::format("the variable {} is '{}', which is none of debug, info, warning, error and "
                         "off: the level stays {}",
-                        kLogLevelVariable, wanted, text_of(options.level)));
+                        kLogLevelVariable, wanted, name_of(options.level)));
   }
 }
 
@@ -211,7 +199,7 @@ LogSink::~LogSink() {
 
 void LogSink::message(LogLevel level, std::string_view path, std::string_view text) {
   if (!enabled(level)) return;
-  const std::string label = fmt::format("strata: {}: ", text_of(level));
+  const std::string label = fmt::format("strata: {}: ", name_of(level));
   while (text.ends_with('\n'))
     text.remove_suffix(1);
   for (;;) {

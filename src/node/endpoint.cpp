@@ -1,0 +1,563 @@
+#include "node/endpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "graph/region.hpp"
+#include "strata/error.hpp"
+#include "trace/recorder.hpp"
+
+namespace strata::node {
+
+namespace {
+
+/// Tensors of one frame, without allocation for as many as tasks usually have.
+class TensorFrames {
+ public:
+  explicit TensorFrames(std::size_t count) {
+    if (count > few_.size()) many_.resize(count);
+    all_ = {count > few_.size() ? many_.data() : few_.data(), count};
+  }
+  [[nodiscard]] std::span<ipc::TensorFrame> all() noexcept { return all_; }
+
+ private:
+  std::array<ipc::TensorFrame, 16> few_;
+  std::vector<ipc::TensorFrame> many_;
+  std::span<ipc::TensorFrame> all_;
+};
+
+/// Describes one tensor argument for another process. Throws InvalidArgument if the memory is not
+/// shared with workers.
+ipc::TensorFrame frame_of(const detail::TensorRecord& record, std::size_t argument,
+                          const SlabStore& slabs) {
+  const std::span extents(record.dims, record.rank);
+  const std::span strides(record.dims + record.rank, record.rank);
+  ipc::TensorFrame frame{
+      .dtype = record.dtype, .access = record.access, .extents = extents, .strides = strides};
+  const graph::Reach reach =
+      graph::reach_of(Tensor(record.buffer, 0, record.dtype, extents, strides));
+  if (reach.begin == reach.end) return frame;  // No elements: no memory to name.
+  // What the tensor reaches lies in one buffer, so its lowest byte is in the same slab and range.
+  const auto place = slabs.locate(record.data + reach.begin);
+  if (!place || place->generation == 0) {
+    throw InvalidArgument("tensor argument " + std::to_string(argument) +
+                          " lies in memory that workers do not share: use Worker::create_buffer, "
+                          "or let the runtime allocate it");
+  }
+  frame.slab = place->slab;
+  frame.generation = place->generation;
+  frame.reach_begin = place->offset;
+  frame.reach_end = place->offset + static_cast<std::uint64_t>(reach.end - reach.begin);
+  frame.offset = place->offset + static_cast<std::uint64_t>(-reach.begin);
+  return frame;
+}
+
+std::exception_ptr cancelled_error(const std::string& what) {
+  return std::make_exception_ptr(Cancelled(what));
+}
+
+}  // namespace
+
+Endpoint::Endpoint(std::string path, const EndpointContext& context) noexcept
+    : path_(std::move(path)), shared_(context) {}
+
+std::string Endpoint::text_of(const TaskContext& context) {
+  std::string text = "task " + std::to_string(context.task().number());
+  if (!context.name().empty()) text += " '" + std::string(context.name()) + "'";
+  return text;
+}
+
+void Endpoint::tell(const Report& report) {
+  if (report.give_back) {
+    shared_.engine->give_back(report.id);
+  } else if (report.value) {
+    shared_.engine->complete(report.id, report.error, *report.value);
+  } else {
+    shared_.engine->complete(report.id, report.error);
+  }
+}
+
+void Endpoint::tell(const std::vector<Report>& reports) {
+  for (const Report& report : reports)
+    tell(report);
+}
+
+// ---- From the engine ----------------------------------------------------------------------------
+
+void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
+  const Call* const call = body.target<Call>();
+  if (call == nullptr) {
+    throw InvalidArgument(text_of(context) + " is for " + path_ +
+                          ", which is another process: its body must be a strata::Call");
+  }
+  Entry entry{.id = id, .context = &context, .call = *call};
+  std::exception_ptr refusal;
+  bool give_back = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) {
+      refusal = cancelled_error(text_of(context) + " was dropped: the Worker is closed");
+    } else if (context.named_lane() && (context.task().value <= cutoff_ || lost_)) {
+      refusal = died(entry, last_cause_);
+    } else if (mailbox_ == nullptr && !context.named_lane()) {
+      give_back = true;  // The lane was suspended while the task was on its way here.
+    } else {
+      const Sent sent = waiting_.empty() ? send(entry, refusal) : Sent::later;
+      if (sent == Sent::later) waiting_.push_back(std::move(entry));
+    }
+  }
+  if (give_back) {
+    shared_.engine->give_back(id);
+  } else if (refusal != nullptr) {
+    std::rethrow_exception(refusal);
+  }
+}
+
+/// Puts a task into the mailbox. Lock held.
+Endpoint::Sent Endpoint::send(Entry& entry, std::exception_ptr& refusal) {
+  const std::uint32_t callable = entry.call.callable().value;
+  const Confirmed confirmed = callable < confirmed_.size() ? confirmed_[callable] : Confirmed::no;
+  if (mailbox_ == nullptr || confirmed == Confirmed::no) return Sent::later;
+  if (confirmed == Confirmed::refused) {
+    const auto known = std::find_if(refused_.begin(), refused_.end(),
+                                    [&](const auto& each) { return each.first == callable; });
+    WorkerFault fault = known->second;
+    fault.task = text_of(*entry.context);
+    refusal = std::make_exception_ptr(RemoteError(fault.to_string(), fault));
+    return Sent::never;
+  }
+  const TaskContext& context = *entry.context;
+  const detail::ArgumentBlock& arguments = context.arguments();
+  TensorFrames tensors(arguments.tensor_count);
+  try {
+    for (std::uint32_t i = 0; i < arguments.tensor_count; ++i)
+      tensors.all()[i] = frame_of(arguments.tensors[i], i, *shared_.slabs);
+  } catch (...) {
+    refusal = std::current_exception();
+    return Sent::never;
+  }
+  const ipc::Submission submission{
+      .header = {.dispatch = entry.id.value,
+                 .task = context.task().value,
+                 .time_limit_ns = static_cast<std::uint64_t>(entry.call.time_limit().count()),
+                 .callable = callable,
+                 .member = context.member(),
+                 .members = context.members()},
+      .tensors = tensors.all(),
+      .scalars = {arguments.scalars, arguments.scalar_count},
+      .name = context.name()};
+  trace::record(trace::EventKind::dispatch, context.task().value, lane_.value);
+  const auto pushed = mailbox_->push(submission);
+  switch (pushed.result) {
+    case ipc::MailboxParent::PushResult::pushed:
+      entry.ticket = pushed.ticket;
+      sent_.push_back(std::move(entry));
+      in_flight_.store(static_cast<std::uint32_t>(sent_.size()), std::memory_order_release);
+      if (sent_.size() == 1) now_in_hand();
+      return Sent::yes;
+    case ipc::MailboxParent::PushResult::ring_full:
+    case ipc::MailboxParent::PushResult::arena_full:
+      return Sent::later;
+    case ipc::MailboxParent::PushResult::too_long:
+      break;
+  }
+  refusal = std::make_exception_ptr(InvalidArgument(
+      text_of(context) +
+      " has more arguments than a mailbox takes: " + std::to_string(arguments.tensor_count) +
+      " tensors and " + std::to_string(arguments.scalar_count) + " scalars"));
+  return Sent::never;
+}
+
+/// Sends what waits, as far as it can go. Lock held.
+void Endpoint::send_waiting(std::vector<Report>& reports) {
+  while (!waiting_.empty()) {
+    Entry& entry = waiting_.front();
+    const DispatchId id = entry.id;
+    std::exception_ptr refusal;
+    const Sent sent = entry.context->cancelled() ? Sent::never : send(entry, refusal);
+    if (sent == Sent::later) return;
+    if (sent == Sent::never) {
+      if (refusal == nullptr) {
+        refusal = cancelled_error(text_of(*entry.context) + " was dropped before it began");
+      }
+      reports.push_back({.id = id, .error = refusal});
+    }
+    waiting_.pop_front();
+  }
+}
+
+/// The oldest frame is the one that the worker has in hand, or is about to: its time begins. Lock
+/// held.
+void Endpoint::now_in_hand() {
+  Entry& entry = sent_.front();
+  if (entry.call.time_limit().count() > 0) {
+    entry.limit = os::Deadline::after(entry.call.time_limit());
+    shared_.timers_changed();
+  }
+  if (entry.told) {
+    entry.grace = os::Deadline::after(shared_.cancel_grace);
+    shared_.timers_changed();
+  }
+}
+
+/// Sets the cancel word of a frame. Lock held.
+void Endpoint::tell_to_stop(Entry& entry) {
+  if (entry.told) return;
+  entry.told = true;
+  mailbox_->cancel(entry.ticket);
+  if (&entry == &sent_.front()) {
+    entry.grace = os::Deadline::after(shared_.cancel_grace);
+    shared_.timers_changed();
+  }
+}
+
+void Endpoint::cancellation() {
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : sent_) {
+      if (entry.context->cancelled()) tell_to_stop(entry);
+    }
+    std::erase_if(waiting_, [&](Entry& entry) {
+      if (!entry.context->cancelled()) return false;
+      reports.push_back(
+          {.id = entry.id,
+           .error = cancelled_error(text_of(*entry.context) + " was dropped before it began")});
+      return true;
+    });
+  }
+  tell(reports);
+}
+
+bool Endpoint::cancel_task(TaskId task) {
+  const auto is_it = [&](const Entry& entry) { return entry.context->task() == task; };
+  bool here = false;
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : sent_) {
+      if (!is_it(entry)) continue;
+      entry.cancelled = true;
+      tell_to_stop(entry);
+      here = true;
+    }
+    std::erase_if(waiting_, [&](Entry& entry) {
+      if (!is_it(entry)) return false;
+      reports.push_back(
+          {.id = entry.id, .error = cancelled_error(text_of(*entry.context) + " was cancelled")});
+      return true;
+    });
+  }
+  tell(reports);
+  return here || !reports.empty();
+}
+
+// ---- Completions --------------------------------------------------------------------------------
+
+bool Endpoint::poll() {
+  // Acquire is not needed: a stale zero costs a look, which arm() makes up for.
+  if (in_flight_.load(std::memory_order_relaxed) == 0) return false;
+  bool any = false;
+  for (;;) {
+    Report report;
+    bool told = false;
+    std::vector<Report> more;
+    {
+      const std::lock_guard lock(mutex_);
+      if (mailbox_ == nullptr) return any;
+      const auto popped = mailbox_->pop();
+      if (popped.result != ipc::MailboxParent::PopResult::completion) return any;
+      any = true;
+      Entry entry = std::move(sent_.front());
+      sent_.pop_front();
+      in_flight_.store(static_cast<std::uint32_t>(sent_.size()), std::memory_order_relaxed);
+      if (!sent_.empty()) now_in_hand();
+      trace::record(trace::EventKind::completion, entry.context->task().value,
+                    static_cast<std::uint64_t>(popped.frame.status));
+      if (popped.frame.story_follows != 0 && entry.story == nullptr) {
+        entry.story = std::make_unique<Story>();
+        entry.story->frame = popped.frame;
+        unfinished_.push_back(std::move(entry));
+      } else {
+        if (entry.story == nullptr) {
+          if (popped.frame.status == ipc::CompletionStatus::ok && popped.frame.has_value == 0 &&
+              !entry.over_limit) [[likely]] {
+            report.id = entry.id;
+            told = true;
+          } else {
+            entry.story = std::make_unique<Story>();
+          }
+        }
+        if (!told) {
+          entry.story->frame = popped.frame;
+          report = finished(entry);
+          told = true;
+        }
+      }
+      if (!waiting_.empty()) send_waiting(more);
+    }
+    if (told) tell(report);
+    tell(more);
+  }
+}
+
+/// What the engine is told of a task that has ended and whose story is there. Lock held.
+Endpoint::Report Endpoint::finished(Entry& entry) const {
+  Report report{.id = entry.id};
+  const ipc::CompletionFrame& frame = entry.story->frame;
+  const std::string task = text_of(*entry.context);
+  if (entry.over_limit) {
+    report.error = std::make_exception_ptr(DeadlineExceeded(
+        task + " ran longer on " + path_ + " than its time limit of " +
+        std::to_string(std::chrono::duration<double>(entry.call.time_limit()).count()) + " s"));
+    return report;
+  }
+  switch (frame.status) {
+    case ipc::CompletionStatus::ok:
+      if (entry.story->value) {
+        report.value = std::move(entry.story->value);
+      } else if (frame.has_value != 0) {
+        report.value = std::string(frame.inline_value());
+      }
+      return report;
+    case ipc::CompletionStatus::cancelled:
+      report.error = cancelled_error(task + " was cancelled");
+      return report;
+    case ipc::CompletionStatus::stale_buffer:
+      report.error = std::make_exception_ptr(
+          InvalidState(task + ": a tensor's memory was released before the task ran on " + path_));
+      return report;
+    case ipc::CompletionStatus::failed:
+    case ipc::CompletionStatus::refused:
+      break;
+  }
+  WorkerFault fault = entry.story->fault.value_or(
+      WorkerFault{.path = path_, .cause = "the task failed, and nothing more is known of it"});
+  fault.task = task;
+  if (fault.callable.empty()) fault.callable = shared_.callable_text(entry.call.callable());
+  if (entry.cancelled && fault.type.find("Cancelled") != std::string::npos) {
+    report.error = cancelled_error(task + " was cancelled");
+  } else {
+    report.error = std::make_exception_ptr(RemoteError(fault.to_string(), fault));
+  }
+  return report;
+}
+
+Endpoint::Entry* Endpoint::find(std::uint64_t dispatch) {
+  for (Entry& entry : sent_) {
+    if (entry.id.value == dispatch) return &entry;
+  }
+  for (Entry& entry : unfinished_) {
+    if (entry.id.value == dispatch) return &entry;
+  }
+  return nullptr;
+}
+
+void Endpoint::story(std::uint64_t dispatch, WorkerFault fault) {
+  std::optional<Report> report;
+  {
+    const std::lock_guard lock(mutex_);
+    Entry* const entry = find(dispatch);
+    if (entry == nullptr) return;  // Its process was given up meanwhile.
+    const bool completed = entry->story != nullptr;
+    if (!completed) entry->story = std::make_unique<Story>();
+    entry->story->fault = std::move(fault);
+    if (completed && !unfinished_.empty()) {
+      report = finished(*entry);
+      unfinished_.erase(unfinished_.begin() + (entry - unfinished_.data()));
+    }
+  }
+  if (report) tell(*report);
+}
+
+void Endpoint::value(std::uint64_t dispatch, std::string bytes) {
+  std::optional<Report> report;
+  {
+    const std::lock_guard lock(mutex_);
+    Entry* const entry = find(dispatch);
+    if (entry == nullptr) return;
+    const bool completed = entry->story != nullptr;
+    if (!completed) entry->story = std::make_unique<Story>();
+    entry->story->value = std::move(bytes);
+    if (completed && !unfinished_.empty()) {
+      report = finished(*entry);
+      unfinished_.erase(unfinished_.begin() + (entry - unfinished_.data()));
+    }
+  }
+  if (report) tell(*report);
+}
+
+bool Endpoint::arm() {
+  const std::lock_guard lock(mutex_);
+  return mailbox_ == nullptr || mailbox_->arm();
+}
+
+void Endpoint::disarm() {
+  const std::lock_guard lock(mutex_);
+  if (mailbox_ != nullptr) mailbox_->disarm();
+}
+
+// ---- From the supervisor ------------------------------------------------------------------------
+
+void Endpoint::open() {
+  const std::lock_guard lock(mutex_);
+  closed_ = false;
+  lost_ = false;
+  cutoff_ = 0;
+}
+
+void Endpoint::up(std::shared_ptr<ipc::MailboxParent> mailbox) {
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    mailbox_ = std::move(mailbox);
+    lost_ = false;
+    send_waiting(reports);
+  }
+  tell(reports);
+  shared_.engine->resume_lane(lane_);
+}
+
+void Endpoint::confirm(CallableId callable) {
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    if (confirmed_.size() <= callable.value) confirmed_.resize(callable.value + 1);
+    confirmed_[callable.value] = Confirmed::yes;
+    send_waiting(reports);
+  }
+  tell(reports);
+}
+
+void Endpoint::refuse(CallableId callable, WorkerFault why) {
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    if (confirmed_.size() <= callable.value) confirmed_.resize(callable.value + 1);
+    confirmed_[callable.value] = Confirmed::refused;
+    refused_.emplace_back(callable.value, std::move(why));
+    send_waiting(reports);
+  }
+  tell(reports);
+}
+
+/// Why a task fails whose worker died. Lock held.
+std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause) const {
+  const std::string task = text_of(*entry.context);
+  if (entry.over_limit) {
+    return std::make_exception_ptr(DeadlineExceeded(
+        task + " ran longer than its time limit of " +
+        std::to_string(std::chrono::duration<double>(entry.call.time_limit()).count()) +
+        " s and did not stop when told; " + cause.to_string()));
+  }
+  if (entry.context->cancelled()) {
+    return cancelled_error(task + " was cancelled; " + cause.to_string());
+  }
+  WorkerFault fault = cause;
+  if (fault.task.empty()) fault.task = task;
+  if (fault.callable.empty()) fault.callable = shared_.callable_text(entry.call.callable());
+  std::string text = fault.to_string();
+  if (fault.task != task) text = task + " was for " + path_ + " and had not begun: " + text;
+  return std::make_exception_ptr(WorkerDied(text, fault));
+}
+
+void Endpoint::down(const WorkerFault& cause, bool lost) {
+  // First of all no more tasks come of themselves.
+  shared_.engine->suspend_lane(lane_);
+  while (poll()) {
+    // What it completed before it died is completed.
+  }
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = lost;
+    last_cause_ = cause;
+    cutoff_ = shared_.engine->last_task().value;
+    for (Entry& entry : unfinished_)
+      reports.push_back(finished(entry));
+    unfinished_.clear();
+    while (!sent_.empty() && !mailbox_->begun(sent_.back().ticket)) {
+      waiting_.push_front(std::move(sent_.back()));
+      sent_.pop_back();
+    }
+    for (Entry& entry : sent_) {  // One at most.
+      if (last_cause_.task.empty()) {
+        last_cause_.task = text_of(*entry.context);
+        last_cause_.callable = shared_.callable_text(entry.call.callable());
+      }
+      reports.push_back({.id = entry.id, .error = died(entry, last_cause_)});
+    }
+    sent_.clear();
+    in_flight_.store(0, std::memory_order_relaxed);
+    for (Entry& entry : waiting_) {
+      if (entry.told || entry.cancelled) {
+        reports.push_back(
+            {.id = entry.id, .error = cancelled_error(text_of(*entry.context) + " was cancelled")});
+      } else if (closed_) {
+        reports.push_back({.id = entry.id,
+                           .error = cancelled_error(text_of(*entry.context) +
+                                                    " was dropped: the Worker was closed")});
+      } else if (entry.context->named_lane()) {
+        reports.push_back({.id = entry.id, .error = died(entry, last_cause_)});
+      } else {
+        reports.push_back({.id = entry.id, .give_back = true});
+      }
+    }
+    waiting_.clear();
+    confirmed_.clear();
+    refused_.clear();
+    mailbox_.reset();
+  }
+  tell(reports);
+}
+
+void Endpoint::close() {
+  std::vector<Report> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (Entry& entry : sent_)
+      tell_to_stop(entry);
+    for (Entry& entry : waiting_) {
+      reports.push_back({.id = entry.id,
+                         .error = cancelled_error(text_of(*entry.context) +
+                                                  " was dropped: the Worker was closed")});
+    }
+    waiting_.clear();
+  }
+  tell(reports);
+}
+
+os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
+  const std::lock_guard lock(mutex_);
+  if (sent_.empty()) return os::Deadline::never();
+  Entry& entry = sent_.front();
+  if (!entry.over_limit && entry.limit.passed()) {
+    entry.over_limit = true;
+    tell_to_stop(entry);
+  }
+  if (entry.grace.passed() && !closed_) {
+    overdue = Overdue{text_of(*entry.context) +
+                      (entry.over_limit ? " ran longer than its time limit" : " was cancelled") +
+                      " and went on for " +
+                      std::to_string(std::chrono::duration<double>(shared_.cancel_grace).count()) +
+                      " s after it was told, so its worker was ended"};
+    return os::Deadline::never();
+  }
+  return os::earlier(entry.over_limit ? os::Deadline::never() : entry.limit,
+                     closed_ ? os::Deadline::never() : entry.grace);
+}
+
+std::string Endpoint::task_in_hand() {
+  const std::lock_guard lock(mutex_);
+  return sent_.empty() ? std::string() : text_of(*sent_.front().context);
+}
+
+std::string Endpoint::broken() {
+  const std::lock_guard lock(mutex_);
+  return mailbox_ == nullptr ? std::string() : std::string(mailbox_->broken());
+}
+
+}  // namespace strata::node

@@ -1,0 +1,157 @@
+// Endpoint: the lane of the graph engine behind which one worker process runs tasks.
+//
+// It outlives the processes: a worker that dies is replaced behind the same lane. While a process
+// is up, tasks go to its mailbox as frames, several ahead; what can't go yet (no process, a
+// callable that it has not confirmed, no room) waits here, in order.
+//
+// Thread safety: all members from any thread, save up(), down() and next_timer(), which are the
+// supervisor's. A lock per endpoint guards everything; the engine is never called with it held.
+//
+// Invariants
+//   (1) Every dispatch is completed or given back exactly once.
+//   (2) Tasks reach the worker in the order in which the engine dispatched them.
+//   (3) A frame for a callable is sent only after this process has confirmed that callable.
+//   (4) When a process has died, the task that it had in hand fails with the cause. Those that it
+//       had not begun go back to the engine, unless they named this lane: they fail with the cause,
+//       as do all that name this lane and were submitted before the death.
+//   (5) A task that failed counts as failed once its story is there or the process is gone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/mailbox.hpp"
+#include "node/slab_store.hpp"
+#include "os/adaptive_mutex.hpp"
+#include "os/deadline.hpp"
+#include "strata/callable.hpp"
+#include "strata/engine.hpp"
+#include "strata/worker_error.hpp"
+
+namespace strata::node {
+
+/// What all endpoints of a Worker share. Constant once the Worker runs.
+struct EndpointContext {
+  Engine* engine = nullptr;
+  const SlabStore* slabs = nullptr;
+  std::chrono::milliseconds cancel_grace{5000};
+  std::function<void()> timers_changed = {};  ///< Wakes the supervisor.
+  /// "scale (in libmath.so)" for messages.
+  std::function<std::string(CallableId)> callable_text = {};
+};
+
+class Endpoint final : public ExternalLane {
+ public:
+  Endpoint(std::string path, const EndpointContext& context) noexcept;
+
+  // --- The engine's ---
+  void dispatch(DispatchId id, TaskContext& context, Body& body) override;
+  void cancellation() override;
+
+  // --- Whoever polls ---
+  /// Takes completions from the mailbox and reports them. True if there was any.
+  bool poll();
+  /// Asks the worker to wake the supervisor at its next completion. False if one is there already.
+  [[nodiscard]] bool arm();
+  void disarm();
+
+  // --- The supervisor's ---
+  void set_lane(LaneId lane) noexcept { lane_ = lane; }
+  [[nodiscard]] LaneId lane() const noexcept { return lane_; }
+  /// A process is ready behind the lane.
+  void up(std::shared_ptr<ipc::MailboxParent> mailbox);
+  /// It is gone, or never came; `cause` tells why. `lost`: there will be no other.
+  void down(const WorkerFault& cause, bool lost);
+  /// The Worker closes: what has not begun is dropped, and what comes is refused, until open().
+  void close();
+  void open();
+  /// The process has confirmed a callable, or can't provide it.
+  void confirm(CallableId callable);
+  void refuse(CallableId callable, WorkerFault why);
+  /// The story of a task that failed, and the value of one that did not fit the frame.
+  void story(std::uint64_t dispatch, WorkerFault fault);
+  void value(std::uint64_t dispatch, std::string bytes);
+  /// Drops the task if it has not begun, and tells it otherwise. False if it is not here.
+  bool cancel_task(TaskId task);
+
+  /// A task that has outstayed its time limit or its cancellation.
+  struct Overdue {
+    std::string why;
+  };
+  /// Looks at the limits of the task in hand: when to look next. Sets `overdue` if its worker must
+  /// be ended.
+  [[nodiscard]] os::Deadline next_timer(std::optional<Overdue>& overdue);
+  /// Of the task in hand, for messages: "task 17 'scale'", or empty.
+  [[nodiscard]] std::string task_in_hand();
+  /// Set when the mailbox says that the worker broke the protocol.
+  [[nodiscard]] std::string broken();
+
+ private:
+  /// What the control channel tells of a task, before or after its completion.
+  struct Story {
+    std::optional<WorkerFault> fault;
+    std::optional<std::string> value;
+    ipc::CompletionFrame frame;  ///< Once completed.
+  };
+  struct Entry {
+    DispatchId id;
+    TaskContext* context = nullptr;
+    Call call{CallableId{}};
+    ipc::MailboxParent::Ticket ticket = {};
+    os::Deadline limit = {};            ///< Of a task in hand with a time limit.
+    os::Deadline grace = {};            ///< When a cancelled task in hand has had its time.
+    bool told = false;                  ///< Its cancel word is set.
+    bool over_limit = false;            ///< It outstayed its limit.
+    bool cancelled = false;             ///< By Worker::cancel(task).
+    std::unique_ptr<Story> story = {};  ///< Of a task that failed or returned a long value.
+  };
+  /// What is to be told to the engine once the lock is released.
+  struct Report {
+    DispatchId id;
+    std::exception_ptr error = {};
+    std::optional<std::string> value = {};
+    bool give_back = false;
+  };
+  enum class Confirmed : std::uint8_t { no, yes, refused };
+  enum class Sent : std::uint8_t { yes, later, never };
+
+  void tell(const Report& report);
+  void tell(const std::vector<Report>& reports);
+  [[nodiscard]] Sent send(Entry& entry, std::exception_ptr& refusal);
+  void send_waiting(std::vector<Report>& reports);
+  void tell_to_stop(Entry& entry);
+  void now_in_hand();
+  [[nodiscard]] Report finished(Entry& entry) const;
+  [[nodiscard]] std::exception_ptr died(const Entry& entry, const WorkerFault& cause) const;
+  [[nodiscard]] Entry* find(std::uint64_t dispatch);
+  [[nodiscard]] static std::string text_of(const TaskContext& context);
+
+  const std::string path_;
+  const EndpointContext& shared_;
+  LaneId lane_{};
+
+  /// Frames in flight; written under the lock, read without it by poll() to skip idle endpoints.
+  std::atomic<std::uint32_t> in_flight_{0};
+
+  os::AdaptiveMutex mutex_;
+  // --- Guarded by mutex_ ---
+  std::shared_ptr<ipc::MailboxParent> mailbox_;  ///< Null while no process is up.
+  std::deque<Entry> sent_;                       ///< In the mailbox, in order.
+  std::deque<Entry> waiting_;                    ///< Not sent yet, in order.
+  std::vector<Entry> unfinished_;                ///< Completed; their stories are to come.
+  std::vector<Confirmed> confirmed_;             ///< By callable, of this process.
+  std::vector<std::pair<std::uint32_t, WorkerFault>> refused_;
+  std::uint64_t cutoff_ = 0;  ///< Tasks up to here that name this lane fail with last_cause_.
+  WorkerFault last_cause_;
+  bool lost_ = false;
+  bool closed_ = true;
+};
+
+}  // namespace strata::node

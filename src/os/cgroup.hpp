@@ -28,7 +28,7 @@ class Cgroup {
   /// The directory in which create() makes groups; empty if there is none.
   [[nodiscard]] static std::string parent_directory();
 
-  Cgroup(Cgroup&& other) noexcept = default;
+  Cgroup(Cgroup&& other) noexcept;
   Cgroup& operator=(Cgroup&& other) noexcept;
   Cgroup(const Cgroup&) = delete;
   Cgroup& operator=(const Cgroup&) = delete;

@@ -17,6 +17,8 @@
 // crash meanwhile wait for the end of the process.
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -42,6 +44,7 @@ class AlternateStack {
 
  private:
   std::optional<os::Mapping> mapping_;
+  stack_t previous_ = {};
 };
 
 /// Installs the handlers, an alternate stack for the calling thread, and the terminate handler that

@@ -95,6 +95,14 @@ void EngineState::wait_for_room(OrchestrationState& who, CapacityError::Resource
       ++ran;
     if (ran != 0 && try_again()) return;
   }
+  // Likewise, completions that are there already make room at little cost.
+  if (options.progress != nullptr) {
+    Poller poller(options.progress.get());
+    std::uint64_t looks = 0;
+    while (looks < kHelpAtOnce && poller.look())
+      ++looks;
+    if (looks != 0 && try_again()) return;
+  }
   RoomRequest request{.who = &who,
                       .need = resource == CapacityError::Resource::window
                                   ? RoomRequest::Need::slots

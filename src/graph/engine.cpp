@@ -111,6 +111,19 @@ void Engine::complete(DispatchId dispatch, const std::exception_ptr& error, std:
   state_->complete_external(dispatch, error, &value);
 }
 
+void Engine::give_back(DispatchId dispatch) {
+  // As in complete(): somebody else may end the run meanwhile.
+  const EngineState::Guest guest(*state_);
+  state_->scheduler.give_back(dispatch);
+}
+
+void Engine::suspend_lane(LaneId lane) { state_->scheduler.suspend(lane); }
+void Engine::resume_lane(LaneId lane) { state_->scheduler.resume(lane); }
+bool Engine::lane_is_suspended(LaneId lane) const { return state_->scheduler.suspended(lane); }
+void Engine::fail_kind(KindId kind, std::exception_ptr error) {
+  state_->scheduler.fail_kind(kind, std::move(error));
+}
+
 TaskId Engine::last_task() const {
   const std::lock_guard lock(state_->graph_mutex);
   return TaskId{(state_->next_task << graph::kSlotBits) - 1};

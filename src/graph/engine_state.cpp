@@ -123,7 +123,7 @@ EngineState::~EngineState() {
     handles->engine = nullptr;
   }
   // All runs have ended, so whoever waits is on the way out.
-  while (guests_.load(std::memory_order_acquire) != 0)
+  while (presence.any_guest())
     std::this_thread::yield();
   scheduler.stop();
   window.for_each_slot([](TaskNode& task) { release_binding(task); });
@@ -282,7 +282,10 @@ void EngineState::deadline_main() {
 
 void EngineState::cancel(RunState& run, RunState::Ending why) {
   if (!run.cancel(why)) return;
-  if (const auto guest = visit(run)) guest->engine().wake_blocked();
+  const auto guest = visit(run);
+  if (!guest) return;
+  guest->engine().wake_blocked();
+  guest->engine().drop_cancelled();
 }
 
 // ---- Waiting ------------------------------------------------------------------------------------
@@ -299,18 +302,25 @@ bool EngineState::wait_until(const std::function<bool()>& ready,
   }
   bool came = true;
   {
-    CallerDriver driver(scheduler, parker);
+    Poller poller(options.progress.get());
+    CallerDriver driver(scheduler, parker, &poller);
     std::uint64_t idle_since = os::cycle_count();
     while (!ready()) {
       if (helps && driver.step()) {
         idle_since = os::cycle_count();
         continue;
       }
+      const bool found = poller.look();
       if (bounded && std::chrono::steady_clock::now() >= deadline) {
         came = ready();
         break;
       }
-      if (os::spinning_pays() && os::cycle_count() - idle_since < kSpinCycles) {
+      if (found) continue;
+      // With a source, who doesn't poll doesn't spin either: one spinner is enough.
+      const bool again = poller.has_source()
+                             ? poller.looks_again()
+                             : os::spinning_pays() && os::cycle_count() - idle_since < kSpinCycles;
+      if (again) {
         os::cpu_relax();
         continue;
       }

@@ -28,6 +28,8 @@
 #include "graph/buffer_table.hpp"
 #include "graph/dependency_tracker.hpp"
 #include "graph/node.hpp"
+#include "graph/poller.hpp"
+#include "graph/presence.hpp"
 #include "graph/run_state.hpp"
 #include "graph/scheduler.hpp"
 #include "graph/storage.hpp"
@@ -156,8 +158,9 @@ class EngineState {
   [[nodiscard]] static bool wait_for_run(RunState& run,
                                          std::chrono::steady_clock::time_point deadline);
   static void cancel(RunState& run, RunState::Ending why);
-  /// Waits, helping on caller lanes. `ready` is asked again after each unpark of this thread, so
-  /// whoever makes it true unparks. False if the deadline came first.
+  /// Waits; meanwhile polls for completions and helps on caller lanes. `ready` is asked again after
+  /// each unpark of this thread, so whoever makes it true unparks. False if the deadline came
+  /// first.
   bool wait_until(const std::function<bool()>& ready,
                   std::chrono::steady_clock::time_point deadline);
   void caller_lanes_free();
@@ -197,10 +200,11 @@ class EngineState {
   TaskNode* execute(TaskNode& task, Lane& lane);
   /// Runs a part that was started on an exact lane, or a group's member.
   void execute_part(Placed part, Lane& lane);
-  void dispatch_external(Lane& lane, Placed part, DispatchId id, void* context_memory);
+  void dispatch_external(Lane& lane, Dispatch& dispatch);
   /// `value` is moved from; null if the task returns none.
   void complete_external(DispatchId id, const std::exception_ptr& error,
                          std::string* value = nullptr);
+  void drop_cancelled();
   /// The node has all it waits for.
   void make_ready(Node& node);
   /// The node has ended: releases what waited for it. `failure` is null if it went well. Returns a
@@ -228,13 +232,11 @@ class EngineState {
   /// A thread that is not the engine's, inside it: the destructor lets it leave first.
   class Guest {
    public:
-    explicit Guest(EngineState& engine) : engine_(&engine) {
-      engine.guests_.fetch_add(1, std::memory_order_acq_rel);
-    }
+    explicit Guest(EngineState& engine) : engine_(&engine) { engine.presence.enter_guest(); }
     Guest(Guest&& other) noexcept : engine_(std::exchange(other.engine_, nullptr)) {}
     Guest& operator=(Guest&&) = delete;
     ~Guest() {
-      if (engine_ != nullptr) engine_->guests_.fetch_sub(1, std::memory_order_acq_rel);
+      if (engine_ != nullptr) engine_->presence.leave_guest();
     }
     [[nodiscard]] EngineState& engine() const noexcept { return *engine_; }
 
@@ -279,6 +281,8 @@ class EngineState {
   /// Counts what may have made room while somebody was blocked, and refusals.
   std::atomic<std::uint64_t> room_changes{0};
 
+  Presence presence;
+
   std::mutex runs_mutex;
 
   // --- Lane holds by this engine's users; blocked_mutex ---
@@ -306,6 +310,8 @@ class EngineState {
   void log_ready(TaskNode& task);
   void start(TaskNode& task);
   void part_done(TaskNode& task, const std::shared_ptr<const Failure>& failure);
+  template <class FailureOf>
+  bool end_dispatch(DispatchId id, std::string* value, const FailureOf& failure);
 
   // Runs; guarded by runs_mutex.
   std::uint64_t next_run_ = 1;
@@ -321,7 +327,6 @@ class EngineState {
   std::vector<std::shared_ptr<RunState>> deadlines_;
   std::thread deadline_thread_;
 
-  std::atomic<int> guests_{0};  ///< Guests inside.
   os::AdaptiveMutex waiters_mutex_;
   std::vector<os::Parker*> waiters_;  ///< Threads in wait_until.
 

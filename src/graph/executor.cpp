@@ -72,11 +72,6 @@ bool goes_on_here(const TaskNode& task, const Lane& lane) {
          !lane.attention.load(std::memory_order_relaxed);
 }
 
-bool must_skip(const TaskNode& task) {
-  return task.poison.load(std::memory_order_relaxed) != nullptr ||
-         (task.run->cancelled() && task.host == nullptr && !base::planted("cancel_runs_waiting"));
-}
-
 /// Whether a part that was started must not run. For a group that was settled for all members when
 /// it started: some may be running already and wait for the others.
 bool dropped(const TaskNode& task) {
@@ -97,6 +92,11 @@ TaskContext context_of(TaskNode& task, std::uint32_t member, const Lane& lane) {
 }
 
 }  // namespace
+
+bool must_skip(const TaskNode& task) {
+  return task.poison.load(std::memory_order_relaxed) != nullptr ||
+         (task.run->cancelled() && task.host == nullptr && !base::planted("cancel_runs_waiting"));
+}
 
 TaskNode* EngineState::execute(TaskNode& task, Lane& lane) {
   if (must_skip(task)) [[unlikely]]
@@ -153,9 +153,15 @@ void EngineState::part_done(TaskNode& task, const std::shared_ptr<const Failure>
     return;
   }
   if (failure != nullptr) {
-    const std::lock_guard lock(task.run->mutex);
-    if (!task.group->failed.load(std::memory_order_relaxed)) task.group->failure = failure;
-    task.group->failed.store(true, std::memory_order_relaxed);
+    bool first = false;
+    {
+      const std::lock_guard lock(task.run->mutex);
+      first = !task.group->failed.load(std::memory_order_relaxed);
+      if (first) task.group->failure = failure;
+      task.group->failed.store(true, std::memory_order_relaxed);
+    }
+    if (first)
+      scheduler.tell_cancellation(&task);  // The group is there: this member has not ended.
   }
   // Acquire and release: what every member did happens before the group's end.
   if (task.group->members_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -164,36 +170,77 @@ void EngineState::part_done(TaskNode& task, const std::shared_ptr<const Failure>
   (void)finish(task, first, nullptr);
 }
 
-void EngineState::dispatch_external(Lane& lane, Placed part, DispatchId id, void* context_memory) {
-  TaskNode& task = *part.task;
-  TaskPart& work = task.part_at(part.member);
+/// A dispatch of the engine's own side has ended: carries that out and hands over what the lane
+/// gets next. False if the dispatch had ended before.
+template <class FailureOf>
+bool EngineState::end_dispatch(DispatchId id, std::string* value, const FailureOf& failure) {
+  // The run may end with this, and its engine with it: not before this thread has left.
+  struct Inside {
+    explicit Inside(EngineState& its_engine) : engine(its_engine) {
+      engine.presence.enter_completion();
+    }
+    ~Inside() {
+      // Blocked submitters prove anew.
+      engine.presence.leave_completion([this] { engine.room_changed(); });
+    }
+    EngineState& engine;
+  };
+  const Inside inside(*this);
+  Handover handover;
+  const std::optional<Placed> part = scheduler.end_dispatch(id, handover);
+  if (!part) return false;
+  TaskNode& task = *part->task;
+  const std::shared_ptr<const Failure> what = failure(task);
+  if (value != nullptr && what == nullptr) {
+    task.run->add_value(TaskId{task.id}, part->member, std::move(*value));
+  }
+  part_done(task, what);
+  scheduler.hand_over(handover);
+  return true;
+}
+
+void EngineState::dispatch_external(Lane& lane, Dispatch& dispatch) {
+  const DispatchId id = dispatch.id();
+  TaskNode& task = *dispatch.part.task;
   if (dropped(task)) {
-    const Scheduler::Ended ended = scheduler.end_dispatch(id);
-    part_done(task, skip_of(task));
-    scheduler.part_ended(*ended.lane);
+    (void)end_dispatch(id, nullptr, [](const TaskNode& of) { return skip_of(of); });
+    return;
+  }
+  if (dispatch.failure != nullptr) {
+    (void)end_dispatch(id, nullptr, [error = dispatch.failure](const TaskNode& of) {
+      return failure_of(of, error);
+    });
     return;
   }
   if (task.log != nullptr) [[unlikely]]
     log_start(task, lane);
-  auto* context = ::new (context_memory) TaskContext(context_of(task, part.member, lane));
+  auto* context = ::new (static_cast<void*>(dispatch.context))
+      TaskContext(context_of(task, dispatch.part.member, lane));
   try {
-    lane.external->dispatch(id, *context, *work.body);
+    lane.external->dispatch(id, *context, *task.part_at(dispatch.part.member).body);
   } catch (...) {
-    complete_external(id, std::current_exception());
+    // If the lane has completed it, or given it back, before it threw, then that stands.
+    (void)end_dispatch(id, nullptr,
+                       [](const TaskNode& of) { return failure_of(of, std::current_exception()); });
   }
 }
 
 void EngineState::complete_external(DispatchId id, const std::exception_ptr& error,
                                     std::string* value) {
-  // The run may end with this, and its engine with it: not before this thread has left.
-  const Guest guest(*this);
-  const Scheduler::Ended ended = scheduler.end_dispatch(id);
-  if (value != nullptr && error == nullptr) {
-    const TaskNode& task = *ended.part.task;
-    task.run->add_value(TaskId{task.id}, ended.part.member, std::move(*value));
-  }
-  part_done(*ended.part.task, error == nullptr ? nullptr : failure_of(*ended.part.task, error));
-  scheduler.part_ended(*ended.lane);
+  const bool was_there = end_dispatch(id, value, [&](const TaskNode& task) {
+    return error == nullptr ? nullptr : failure_of(task, error);
+  });
+  if (was_there) return;
+  throw InvalidArgument("Engine::complete: no dispatch with id " + std::to_string(id.value) +
+                        " is at a lane: it was completed before, or is of another engine");
+}
+
+/// Some run was cancelled: what of it waits for external lanes ends now, whether or not those ever
+/// take a task again, and they look at what they have.
+void EngineState::drop_cancelled() {
+  for (TaskNode* const task : scheduler.take_cancelled())
+    (void)finish(*task, skip_of(*task), nullptr);
+  scheduler.tell_cancellation(nullptr);
 }
 
 void EngineState::make_ready(Node& node) {

@@ -116,15 +116,17 @@ void Scheduler::leave_run(Lane& lane) {
   lane.last_run.reset();
 }
 
-/// Does what the mutex's side wants of the lane.
-Scheduler::Served Scheduler::serve_attention(Lane& lane) {
+/// Does what the mutex's side wants of the lane. `poller`: of the thread, if it has one.
+Scheduler::Served Scheduler::serve_attention(Lane& lane, Poller* poller) {
   leave_run(lane);
   Placed part;
+  Handover handover;
   {
     const std::lock_guard lock(mutex_);
     lane.working.store(false, std::memory_order_seq_cst);
     if (lane.inbox.empty()) {
-      if (lane.reserved) advance(lane);  // It may be the last lane that the group waits for.
+      if (lane.reserved)
+        advance(lane, handover);  // It may be the last lane that the group waits for.
     }
     if (lane.inbox.empty()) {
       if (stopping_) return Served::stop;
@@ -140,13 +142,14 @@ Scheduler::Served Scheduler::serve_attention(Lane& lane) {
       update_attention(lane);
     }
   }
-  drain_outboxes();
+  hand_over(handover);
   // A push may have woken just this lane, which has other things to do.
   if (!lane.kind->queue.empty()) wake_one(*lane.kind);
   if (part.task == nullptr) {
     engine_.room_changed();  // A held lane has come to rest: blocked submitters prove anew.
     return Served::nothing;
   }
+  if (poller != nullptr) poller->leave();
   engine_.execute_part(part, lane);
   return Served::ran;
 }
@@ -187,7 +190,8 @@ void Scheduler::sleep(Lane& lane, os::Parker& parker) {
 
 void CallerDriver::claim() {
   if (!scheduler_.has_callers_) return;
-  const std::lock_guard lock(scheduler_.mutex_);
+  Handover handover;
+  std::unique_lock lock(scheduler_.mutex_);
   for (const auto& kind : scheduler_.kinds_) {
     if (std::any_of(driven_.begin(), driven_.end(),
                     [&](const Lane* lane) { return lane->kind == kind.get(); })) {
@@ -198,10 +202,13 @@ void CallerDriver::claim() {
       lane->driven = true;
       lane->parker = &parker_;
       driven_.push_back(lane);
-      if (lane->reserved) scheduler_.advance(*lane);  // A group waited for a driver.
+      // A group waited for a driver.
+      if (lane->reserved) scheduler_.advance(*lane, handover);
       break;
     }
   }
+  lock.unlock();
+  scheduler_.hand_over(handover);
 }
 
 CallerDriver::~CallerDriver() {
@@ -217,7 +224,7 @@ CallerDriver::~CallerDriver() {
           break;
         }
       }
-      (void)scheduler_.serve_attention(*lane);
+      (void)scheduler_.serve_attention(*lane, poller_);
     }
   }
   // A push may have woken just this thread, which leaves: somebody else must see to it.
@@ -232,10 +239,11 @@ bool CallerDriver::step() {
   if (driven_.size() < scheduler_.kinds_.size()) claim();
   for (Lane* lane : driven_) {
     if (lane->attention.load(std::memory_order_acquire)) {
-      if (scheduler_.serve_attention(*lane) == Scheduler::Served::ran) return true;
+      if (scheduler_.serve_attention(*lane, poller_) == Scheduler::Served::ran) return true;
       continue;
     }
     if (TaskNode* task = scheduler_.take_from_queue(*lane)) {
+      if (poller_ != nullptr) poller_->leave();
       scheduler_.run_queue(*lane, task);
       // Not working between steps: the thread may have what it waited for and go away.
       lane->working.store(false, std::memory_order_seq_cst);

@@ -226,4 +226,7 @@ struct TaskNode : Node {
   }
 };
 
+/// Whether a ready task ends without running: something it needs failed, or its run was ended.
+[[nodiscard]] bool must_skip(const TaskNode& task);
+
 }  // namespace strata::graph

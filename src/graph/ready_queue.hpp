@@ -3,7 +3,8 @@
 // Tasks of priority 0 go through a bounded ring with a sequence number in each cell (D. Vyukov,
 // "Bounded MPMC queue", 1024cores.net); the ring is as large as the window, so a push never finds
 // it full. The few tasks with another priority lie on a shelf under a lock: positive ones are taken
-// before the ring, negative ones after it, in submission order among equals.
+// before the ring, negative ones after it, in submission order among equals. A task of priority 0
+// that comes back lies there too, between the positive ones and the ring.
 //
 // Thread safety: any thread may push and pop.
 //
@@ -60,6 +61,10 @@ class ReadyQueue {
       }
     }
   }
+
+  /// For a task that was popped before: it goes before those that were pushed, in the order of
+  /// submission among such, if priorities allow.
+  void push_front(TaskNode* task) { push_shelf(task); }
 
   /// The next task, or null if there is none.
   [[nodiscard]] TaskNode* pop() {

@@ -79,13 +79,14 @@ void Scheduler::enlist(TaskNode& task) {
 }
 
 void Scheduler::make_ready(TaskNode& task) {
+  Handover handover;
   if (task.type == NodeType::group) {
     {
       const std::lock_guard lock(mutex_);
       task.order_ready = true;
-      (void)try_start_group(task);
+      (void)try_start_group(task, handover);
     }
-    drain_outboxes();
+    hand_over(handover);
     return;
   }
   if (task.exact_lane) {
@@ -94,25 +95,33 @@ void Scheduler::make_ready(TaskNode& task) {
       Lane& lane = *lanes_[task.place];
       task.order_ready = true;
       if (task.unordered || base::planted("lane_order_ignored")) lane.loose.push_back({&task, 0});
-      advance(lane);
+      advance(lane, handover);
     }
-    drain_outboxes();
+    hand_over(handover);
     return;
   }
   Kind& kind = *kinds_[task.place];
-  kind.queue.push(&task);
-  if (kind.external) [[unlikely]] {
+  if (kind.external) {
     {
       const std::lock_guard lock(mutex_);
-      pump(kind);
+      Lane* lane = nullptr;
+      if (holds_ == 0 && kind.failure == nullptr && kind.queue.empty()) lane = lane_with_room(kind);
+      if (lane != nullptr) {
+        start_part(*lane, {&task, 0}, handover);
+      } else {
+        kind.queue.push(&task);
+        pump(kind, handover);
+      }
     }
-    drain_outboxes();
+    hand_over(handover);
     return;
   }
+  kind.queue.push(&task);
   wake_one(kind);
 }
 
 void Scheduler::withdraw(TaskNode& task) {
+  Handover handover;
   {
     const std::lock_guard lock(mutex_);
     const auto leave = [&](Lane& lane) {
@@ -122,25 +131,25 @@ void Scheduler::withdraw(TaskNode& task) {
       for (std::size_t i = 0; i < task.group->size; ++i)
         leave(*lanes_[task.group->parts[i]->lane.value]);
       for (std::size_t i = 0; i < task.group->size; ++i)
-        advance(*lanes_[task.group->parts[i]->lane.value]);
+        advance(*lanes_[task.group->parts[i]->lane.value], handover);
     } else if (task.exact_lane) {
       leave(*lanes_[task.place]);
-      advance(*lanes_[task.place]);
+      advance(*lanes_[task.place], handover);
     }
   }
-  drain_outboxes();
+  hand_over(handover);
 }
 
 void Scheduler::part_ended(Lane& lane) {
   bool held = false;
+  Handover handover;
   {
     const std::lock_guard lock(mutex_);
     --lane.in_flight;
-    advance(lane);
-    if (lane.kind->external) pump(*lane.kind);
+    advance(lane, handover);
     held = holds_ != 0;
   }
-  drain_outboxes();
+  hand_over(handover);
   if (held) engine_.room_changed();  // Blocked submitters prove anew.
 }
 
@@ -158,7 +167,7 @@ void Scheduler::update_attention(Lane& lane) {
 }
 
 /// Starts what may start on the lane, in its order.
-void Scheduler::advance(Lane& lane) {
+void Scheduler::advance(Lane& lane, Handover& handover) {
   const std::uint32_t room = lane.type == Lane::Type::external ? lane.kind->depth : 1;
   while (holds_ == 0 && !lane.reserved && lane.in_flight < room) {
     if (!lane.order.empty() && lane.order.front().task->order_ready) {
@@ -166,34 +175,35 @@ void Scheduler::advance(Lane& lane) {
       if (first.task->type == NodeType::group) {
         if (base::planted("group_not_atomic")) {
           lane.order.pop_front();
-          start_part(lane, first);
+          start_part(lane, first, handover);
           continue;
         }
-        if (try_start_group(*first.task)) continue;
+        if (try_start_group(*first.task, handover)) continue;
         if (lane.reserved) return;
       } else {
         lane.order.pop_front();
-        start_part(lane, first);
+        start_part(lane, first, handover);
         continue;
       }
     }
     if (lane.loose.empty()) return;
     const Placed next = lane.loose.front();
     lane.loose.pop_front();
-    start_part(lane, next);
+    start_part(lane, next, handover);
   }
-  if (lane.reserved && !lane.order.empty()) (void)try_start_group(*lane.order.front().task);
+  if (lane.reserved && !lane.order.empty())
+    (void)try_start_group(*lane.order.front().task, handover);
 }
 
 /// Reserves the group's lanes once it is first on all of them, and starts it once they are idle.
-bool Scheduler::try_start_group(TaskNode& group) {
+bool Scheduler::try_start_group(TaskNode& group, Handover& handover) {
   if (base::planted("group_not_atomic")) {
     for (std::size_t i = 0; i < group.group->size; ++i) {
       Lane& lane = *lanes_[group.group->parts[i]->lane.value];
       if (lane.order.empty() || lane.order.front().task != &group || lane.in_flight != 0) continue;
       const Placed part = lane.order.front();
       lane.order.pop_front();
-      start_part(lane, part);
+      start_part(lane, part, handover);
     }
     return false;
   }
@@ -219,94 +229,72 @@ bool Scheduler::try_start_group(TaskNode& group) {
     const Placed part = lane.order.front();
     lane.order.pop_front();
     lane.reserved = false;
-    start_part(lane, part);
+    start_part(lane, part, handover);
   });
   return true;
 }
 
-void Scheduler::start_part(Lane& lane, Placed part) {
+void Scheduler::start_part(Lane& lane, Placed part, Handover& handover,
+                           std::exception_ptr failure) {
   ++lane.in_flight;
   if (lane.type != Lane::Type::external) {
     lane.inbox.push_back(part);
     update_attention(lane);
     return;
   }
-  std::uint32_t index = 0;
+  Dispatch* dispatch = nullptr;
   if (free_dispatches_.empty()) {
-    index = static_cast<std::uint32_t>(dispatches_.size());
-    dispatches_.emplace_back();
+    dispatch = &dispatches_.emplace_back();
+    dispatch->index = static_cast<std::uint32_t>(dispatches_.size() - 1);
+    free_dispatches_.reserve(dispatches_.size());
   } else {
-    index = free_dispatches_.back();
+    dispatch = free_dispatches_.back();
     free_dispatches_.pop_back();
   }
-  Dispatch& dispatch = dispatches_[index];
-  ++dispatch.generation;
-  dispatch.live = true;
-  dispatch.part = part;
-  dispatch.lane = &lane;
-  lane.outbox.push_back(index);
-  if (!lane.draining) {
-    lane.draining = true;
-    to_drain_.push_back(&lane);
-  }
-}
-
-/// Feeds external lanes from their kind's queue: idle lanes first, then those with room.
-void Scheduler::pump(Kind& kind) {
-  while (holds_ == 0 && !kind.queue.empty()) {
-    Lane* best = nullptr;
-    for (Lane* lane : kind.lanes) {
-      if (lane->reserved || lane->in_flight >= kind.depth) continue;
-      if (best == nullptr || lane->in_flight < best->in_flight) best = lane;
-    }
-    if (best == nullptr) return;
-    TaskNode* task = kind.queue.pop();
-    if (task == nullptr) return;  // Its push is not complete; the pusher pumps next.
-    start_part(*best, {task, 0});
-  }
-}
-
-void Scheduler::drain_outboxes() {
+  ++dispatch->generation;
+  dispatch->live = true;
+  dispatch->part = part;
+  dispatch->lane = &lane;
+  dispatch->failure = std::move(failure);
+  Lane::Handing state = lane.handing.load(std::memory_order_acquire);
   for (;;) {
-    Lane* lane = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      if (to_drain_.empty()) return;
-      lane = to_drain_.back();
-      to_drain_.pop_back();
+    if (state == Lane::Handing::idle) {
+      // Nobody else changes `idle`: the mutex is ours. Acquire, above and below: what the thread
+      // that was at it before did comes before what this one does.
+      lane.handing.store(Lane::Handing::at_it, std::memory_order_relaxed);
+      lane.first = dispatch;
+      lane.next_handover = handover.lanes;
+      handover.lanes = &lane;
+      return;
     }
-    // One thread at a time hands over a lane's outbox, so its order is kept.
-    for (;;) {
-      Dispatch* dispatch = nullptr;
-      DispatchId id;
-      {
-        const std::lock_guard lock(mutex_);
-        if (lane->outbox.empty()) {
-          lane->draining = false;
-          break;
-        }
-        const std::uint32_t index = lane->outbox.front();
-        lane->outbox.pop_front();
-        dispatch = &dispatches_[index];
-        id.value = (std::uint64_t{dispatch->generation} << 32) | index;
-      }
-      engine_.dispatch_external(*lane, dispatch->part, id, dispatch->context);
+    if (state == Lane::Handing::more ||
+        lane.handing.compare_exchange_weak(state, Lane::Handing::more, std::memory_order_acquire)) {
+      lane.outbox.push_back(dispatch);  // Who sees `more` takes the mutex to look.
+      return;
     }
   }
 }
 
-Scheduler::Ended Scheduler::end_dispatch(DispatchId id) {
-  const std::lock_guard lock(mutex_);
-  const auto index = static_cast<std::uint32_t>(id.value);
-  if (index >= dispatches_.size() || !dispatches_[index].live ||
-      dispatches_[index].generation != id.value >> 32) {
-    throw InvalidArgument("Engine::complete: no dispatch with id " + std::to_string(id.value) +
-                          " is at a lane: it was completed before, or is of another engine");
+/// The lane that is to get the next task of the kind's queue: an idle one first, or null.
+Lane* Scheduler::lane_with_room(const Kind& kind) noexcept {
+  Lane* best = nullptr;
+  for (Lane* lane : kind.lanes) {
+    if (lane->reserved || lane->suspended || lane->in_flight >= kind.depth) continue;
+    if (best == nullptr || lane->in_flight < best->in_flight) best = lane;
   }
-  Dispatch& dispatch = dispatches_[index];
-  dispatch.live = false;
-  free_dispatches_.push_back(index);
-  return {dispatch.part, dispatch.lane};
+  return best;
+}
+
+/// Feeds external lanes from their kind's queue.
+void Scheduler::pump(Kind& kind, Handover& handover) {
+  while (holds_ == 0 && !kind.queue.empty()) {
+    // Of a kind that has failed nothing reaches a lane: any will do.
+    Lane* const lane = kind.failure != nullptr ? kind.lanes.front() : lane_with_room(kind);
+    if (lane == nullptr) return;
+    TaskNode* task = kind.queue.pop();
+    if (task == nullptr) return;
+    start_part(*lane, {task, 0}, handover, kind.failure);
+  }
 }
 
 // ---- Holding ------------------------------------------------------------------------------------
@@ -314,23 +302,26 @@ Scheduler::Ended Scheduler::end_dispatch(DispatchId id) {
 void Scheduler::hold() {
   const std::lock_guard lock(mutex_);
   ++holds_;
+  engine_.presence.begin_hold();
   for (auto& lane : lanes_)
     update_attention(*lane);
 }
 
 void Scheduler::release_hold() {
+  Handover handover;
   {
     const std::lock_guard lock(mutex_);
+    engine_.presence.end_hold();
     if (--holds_ != 0) return;
     for (auto& lane : lanes_)
       update_attention(*lane);
     for (auto& lane : lanes_)
-      advance(*lane);
+      advance(*lane, handover);
     for (auto& kind : kinds_) {
-      if (kind->external) pump(*kind);
+      if (kind->external) pump(*kind, handover);
     }
   }
-  drain_outboxes();
+  hand_over(handover);
   for (auto& kind : kinds_) {
     if (!kind->external) wake_one(*kind);
   }
@@ -338,7 +329,7 @@ void Scheduler::release_hold() {
 
 bool Scheduler::held_still() {
   const std::lock_guard lock(mutex_);
-  if (holds_ == 0) return false;
+  if (holds_ == 0 || engine_.presence.completions() != 0) return false;
   return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
     return lane->in_flight == 0 && !lane->working.load(std::memory_order_seq_cst);
   });

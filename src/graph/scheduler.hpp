@@ -11,6 +11,11 @@
 // there ends, and then all members start at once. As only one group can be first in an order, two
 // groups never hold lanes that the other needs.
 //
+// External lanes. What was started on one is handed over (ExternalLane::dispatch) without the
+// mutex, by one thread at a time. Whoever starts something on a lane that nobody hands over to does
+// it itself, with what it started; otherwise it leaves that in the lane's outbox to the thread that
+// is at it. A lane that is suspended gets nothing from its kind's queue.
+//
 // Thread safety: every member may be called from any thread; enlist() under the graph lock, which
 // makes submission order the order of the lanes. The mutex is taken inside the graph lock, never
 // the other way round. No body, dispatch or completion is called with the mutex held.
@@ -22,11 +27,16 @@
 //       a push that finds nobody spinning wakes one of them.
 //   (4) `attention` is up while the lane has something in its inbox, is reserved or held, or must
 //       stop.
+//   (5) An external lane's `handing` is `idle` while nobody hands over to it; then its outbox is
+//       empty. The mutex is held to leave `idle` and to leave `more`; `at_it` becomes `idle` by the
+//       thread that is at it, without.
 #pragma once
 
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +50,7 @@
 namespace strata::graph {
 
 class EngineState;
+class Poller;
 struct Kind;
 
 /// How long a thread looks for work before it sleeps, in cycle counts: a few microseconds. A sleep
@@ -50,6 +61,23 @@ inline constexpr std::uint64_t kSpinCycles = 12'000;
 struct Placed {
   TaskNode* task = nullptr;
   std::uint32_t member = 0;
+};
+
+/// One dispatch to an external lane. Never moves; used again with another generation.
+struct Dispatch {
+  // --- Guarded by the scheduler's mutex; constant while it is live and not being handed over ---
+  std::uint32_t index = 0;
+  std::uint32_t generation = 0;
+  bool live = false;
+  Placed part;
+  struct Lane* lane = nullptr;
+  std::exception_ptr failure;  ///< Its kind has failed: the task fails with this.
+  /// Made when it is handed over.
+  alignas(TaskContext) unsigned char context[sizeof(TaskContext)];
+
+  [[nodiscard]] DispatchId id() const noexcept {
+    return {(std::uint64_t{generation} << 32) | index};
+  }
 };
 
 struct Lane {
@@ -82,8 +110,19 @@ struct Lane {
 
   // External lanes.
   std::shared_ptr<ExternalLane> external;
-  std::deque<std::uint32_t> outbox;  ///< Dispatches to be handed over, in order.
-  bool draining = false;             ///< A thread is handing the outbox over.
+  bool suspended = false;        ///< Gets nothing from its kind's queue.
+  std::deque<Dispatch*> outbox;  ///< To be handed over behind what is being handed over.
+  // --- Not guarded by the mutex ---
+  /// Whether a thread hands over to the lane; `more`: and the outbox has something. See (5).
+  enum class Handing : std::uint8_t { idle, at_it, more };
+  std::atomic<Handing> handing{Handing::idle};
+  Dispatch* first = nullptr;      ///< To be handed over first. The thread that is at it.
+  Lane* next_handover = nullptr;  ///< In that thread's list.
+};
+
+/// The lanes that the calling thread has to hand over to, once it has let go of the mutex.
+struct Handover {
+  Lane* lanes = nullptr;
 };
 
 struct Kind {
@@ -94,6 +133,7 @@ struct Kind {
   bool external = false;
   std::vector<Lane*> lanes;
   ReadyQueue queue;
+  std::exception_ptr failure;  ///< Its queue's tasks fail with this. Guarded by the mutex.
 
   /// Lanes that are awake and look for work. A push that finds one leaves the waking to it.
   alignas(64) std::atomic<int> spinning{0};
@@ -128,30 +168,31 @@ class Scheduler {
   /// True if the lanes are held and nothing runs on any of them.
   [[nodiscard]] bool held_still();
 
-  /// What an external completion refers to. Throws InvalidArgument for an unknown or ended
-  /// dispatch.
-  struct Ended {
-    Placed part;
-    Lane* lane;
-  };
-  [[nodiscard]] Ended end_dispatch(DispatchId id);
+  /// A dispatch has ended. Its lane may have been given the next already: the caller hands over
+  /// once it has carried out the end. Nothing for a dispatch that is unknown or has ended.
+  [[nodiscard]] std::optional<Placed> end_dispatch(DispatchId id, Handover& handover);
+  /// Takes back what a lane does not want. Throws InvalidArgument.
+  void give_back(DispatchId id);
+  void hand_over(Handover handover);
+
+  void suspend(LaneId lane);
+  void resume(LaneId lane);
+  [[nodiscard]] bool suspended(LaneId lane);
+  void fail_kind(KindId kind, std::exception_ptr error);
+  /// Takes the tasks out of the external kinds' queues that are not to run any more.
+  [[nodiscard]] std::vector<TaskNode*> take_cancelled();
+  /// Tells external lanes to look at the tokens of what is at them: all, or those of a group.
+  void tell_cancellation(const TaskNode* group);
 
   /// Ends all lanes; every task has ended.
   void stop();
 
  private:
   friend class CallerDriver;
-  struct Dispatch {
-    std::uint32_t generation = 0;
-    bool live = false;
-    Placed part;
-    Lane* lane = nullptr;
-    alignas(TaskContext) unsigned char context[sizeof(TaskContext)];
-  };
   enum class Served : std::uint8_t { ran, nothing, stop };
 
   void lane_main(Lane& lane);
-  Served serve_attention(Lane& lane);
+  Served serve_attention(Lane& lane, Poller* poller = nullptr);
   void run_queue(Lane& lane, TaskNode* task);
   TaskNode* take_from_queue(Lane& lane);
   void leave_run(Lane& lane);
@@ -159,15 +200,17 @@ class Scheduler {
   void sleep(Lane& lane, os::Parker& parker);
   void wake_one(Kind& kind);
 
-  // With the mutex held.
-  void advance(Lane& lane);
-  bool try_start_group(TaskNode& group);
-  void start_part(Lane& lane, Placed part);
-  void pump(Kind& kind);
+  // With the mutex held. What they start on external lanes is put into `handover`.
+  void advance(Lane& lane, Handover& handover);
+  bool try_start_group(TaskNode& group, Handover& handover);
+  void start_part(Lane& lane, Placed part, Handover& handover, std::exception_ptr failure = {});
+  [[nodiscard]] static Lane* lane_with_room(const Kind& kind) noexcept;
+  void pump(Kind& kind, Handover& handover);
   void update_attention(Lane& lane);
   [[nodiscard]] bool idle(const Lane& lane) const noexcept;
-  // With it released: hands over what the calls above put into outboxes.
-  void drain_outboxes();
+  [[nodiscard]] Dispatch* live_dispatch(DispatchId id) noexcept;
+  void free_dispatch(Dispatch& dispatch);
+  [[nodiscard]] Lane& external_lane(LaneId lane, const char* caller) const;
 
   EngineState& engine_;
   std::vector<std::unique_ptr<Kind>> kinds_;
@@ -178,8 +221,7 @@ class Scheduler {
   int holds_ = 0;                    ///< Guarded by mutex_.
   bool stopping_ = false;            ///< Guarded by mutex_.
   std::deque<Dispatch> dispatches_;  ///< Guarded by mutex_; elements never move.
-  std::vector<std::uint32_t> free_dispatches_;
-  std::vector<Lane*> to_drain_;  ///< Guarded by mutex_: lanes whose outbox somebody must drain.
+  std::vector<Dispatch*> free_dispatches_;
   std::vector<std::thread> threads_;
 };
 
@@ -188,8 +230,9 @@ class Scheduler {
 /// Thread safety: one thread.
 class CallerDriver {
  public:
-  explicit CallerDriver(Scheduler& scheduler, os::Parker& parker)
-      : scheduler_(scheduler), parker_(parker) {}
+  /// `poller`: the thread's, which leaves before a task is run; or null.
+  CallerDriver(Scheduler& scheduler, os::Parker& parker, Poller* poller = nullptr)
+      : scheduler_(scheduler), parker_(parker), poller_(poller) {}
   ~CallerDriver();
   CallerDriver(const CallerDriver&) = delete;
   CallerDriver& operator=(const CallerDriver&) = delete;
@@ -203,6 +246,7 @@ class CallerDriver {
   void claim();
   Scheduler& scheduler_;
   os::Parker& parker_;
+  Poller* const poller_;
   std::vector<Lane*> driven_;
 };
 

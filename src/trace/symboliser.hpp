@@ -22,6 +22,9 @@ struct StackFrame {
   std::string build_id;      ///< In hexadecimal; "" if it has none.
   std::uint64_t offset = 0;  ///< From where the module is loaded: what addr2line takes.
   std::string function;      ///< Demangled; "" if not known.
+  /// Functions that were inlined into it at this place, innermost first; `file` and `line` are of
+  /// the innermost.
+  std::vector<std::string> inlined;
   std::string file;
   int line = 0;
   std::string note;  ///< Why nothing more is known.

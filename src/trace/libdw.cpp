@@ -1,0 +1,48 @@
+#include "trace/libdw.hpp"
+
+#include <dlfcn.h>
+
+#include <optional>
+
+namespace strata::trace {
+namespace {
+
+std::optional<Libdw> load() {
+  // Never unloaded: it is needed again at the next crash.
+  void* const library = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::nullopt;
+  Libdw functions{};
+  bool complete = true;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    complete = complete && function != nullptr;
+  };
+  find(functions.begin, "dwfl_begin");
+  find(functions.end, "dwfl_end");
+  find(functions.report_begin_add, "dwfl_report_begin_add");
+  find(functions.report_end, "dwfl_report_end");
+  find(functions.report_elf, "dwfl_report_elf");
+  find(functions.find_elf, "dwfl_build_id_find_elf");
+  find(functions.find_debuginfo, "dwfl_build_id_find_debuginfo");
+  find(functions.module_build_id, "dwfl_module_build_id");
+  find(functions.module_getelf, "dwfl_module_getelf");
+  find(functions.module_addrinfo, "dwfl_module_addrinfo");
+  find(functions.module_addrdie, "dwfl_module_addrdie");
+  find(functions.module_getsrc, "dwfl_module_getsrc");
+  find(functions.lineinfo, "dwfl_lineinfo");
+  find(functions.getscopes, "dwarf_getscopes");
+  find(functions.tag, "dwarf_tag");
+  find(functions.attr_integrate, "dwarf_attr_integrate");
+  find(functions.formstring, "dwarf_formstring");
+  if (!complete) return std::nullopt;
+  return functions;
+}
+
+}  // namespace
+
+const Libdw* Libdw::get() {
+  static const std::optional<Libdw> functions = load();
+  return functions ? &*functions : nullptr;
+}
+
+}  // namespace strata::trace

@@ -1,0 +1,37 @@
+// libdw, loaded when it is first needed: it costs a program that does not crash nothing, and
+// nobody has to have it.
+//
+// Thread safety: get() may be called from any thread; what it returns is for one thread at a time,
+// as libdw itself is.
+#pragma once
+
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+
+namespace strata::trace {
+
+/// The functions of libdw that we use, as its headers declare them.
+struct Libdw {
+  /// Null where libdw is not installed.
+  [[nodiscard]] static const Libdw* get();
+
+  decltype(&dwfl_begin) begin;
+  decltype(&dwfl_end) end;
+  decltype(&dwfl_report_begin_add) report_begin_add;
+  decltype(&dwfl_report_end) report_end;
+  decltype(&dwfl_report_elf) report_elf;
+  decltype(&dwfl_build_id_find_elf) find_elf;
+  decltype(&dwfl_build_id_find_debuginfo) find_debuginfo;
+  decltype(&dwfl_module_build_id) module_build_id;
+  decltype(&dwfl_module_getelf) module_getelf;
+  decltype(&dwfl_module_addrinfo) module_addrinfo;
+  decltype(&dwfl_module_addrdie) module_addrdie;
+  decltype(&dwfl_module_getsrc) module_getsrc;
+  decltype(&dwfl_lineinfo) lineinfo;
+  decltype(&dwarf_getscopes) getscopes;
+  decltype(&dwarf_tag) tag;
+  decltype(&dwarf_attr_integrate) attr_integrate;
+  decltype(&dwarf_formstring) formstring;
+};
+
+}  // namespace strata::trace

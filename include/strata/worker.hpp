@@ -134,13 +134,14 @@ class Buffer {
 
 /// One worker process, as it is now.
 struct ProcessStatus {
-  std::string path;   ///< "node/chip[1]".
-  std::string role;   ///< "chip worker", "sub worker", "next-level worker".
-  std::string state;  ///< As in docs/reference/worker-states.md: "ready", "initialising", ...
-  int pid = 0;        ///< 0 while there is no process.
+  std::string path = {};     ///< "node/chip[1]".
+  std::string role = {};     ///< "chip worker", "sub worker", "next-level worker".
+  std::string state = {};    ///< As in docs/reference/worker-states.md: "ready", "killing", ...
+  int pid = 0;               ///< 0 while there is no process.
   unsigned incarnation = 0;  ///< 1 for the first process in this place.
-  std::string step;          ///< What it does or did last: "running scale", "load library x".
-  std::optional<LaneId> lane;
+  std::string step = {};     ///< What it did last during its start: "load library x".
+  std::string task = {};     ///< In hand: "task 17 'scale'", or empty.
+  std::optional<LaneId> lane = {};
 };
 
 class Worker {

@@ -1,0 +1,372 @@
+// What the table of child_machine.hpp asks for: making processes, asking them to stop, killing and
+// burying them.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "base/fault_point.hpp"
+#include "ipc/lifeline.hpp"
+#include "ipc/spinner_budget.hpp"
+#include "node/child.hpp"
+#include "node/protocol.hpp"
+#include "node/reaper.hpp"
+#include "node/supervisor.hpp"
+#include "node/this_program.hpp"
+#include "os/procfs.hpp"
+#include "os/spawn.hpp"
+#include "os/system_error.hpp"
+#include "strata/error.hpp"
+#include "trace/process_record_reader.hpp"
+#include "trace/recorder.hpp"
+#include "trace/symboliser.hpp"
+
+namespace strata::node {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string seconds(std::chrono::milliseconds time) {
+  std::string text = std::to_string(static_cast<double>(time.count()) / 1000.0);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+std::pair<os::UniqueFd, os::UniqueFd> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) os::throw_errno("making a log pipe");
+  return {os::UniqueFd(ends[0]), os::UniqueFd(ends[1])};
+}
+
+}  // namespace
+
+void Supervisor::log(LogLevel level, const std::string& path, const std::string& text) {
+  if (options_.log != nullptr) options_.log->message(level, path, text);
+}
+
+void Supervisor::act(Child& child, ChildAction action, ChildState from) {
+  switch (action) {
+    case ChildAction::ignore:
+    case ChildAction::note:
+      return;
+    case ChildAction::spawn:
+      spawn(child);
+      return;
+    case ChildAction::announce:
+      announce(child);
+      return;
+    case ChildAction::fail_spawn:
+      settle(child, fault_of(child, from), false);
+      return;
+    case ChildAction::ask:
+      child.task_when_ended = client_.task_in_hand(child.index);
+      // One that can't be asked is closing down already, or will hear the next, firmer word.
+      (void)ipc::send_stop(child.of_process.lifeline.get(),
+                           from == ChildState::ready ? ipc::StopKind::drain : ipc::StopKind::now);
+      return;
+    case ChildAction::insist:
+      (void)ipc::send_stop(child.of_process.lifeline.get(), ipc::StopKind::now);
+      (void)child.of_process.process.send(SIGTERM);
+      return;
+    case ChildAction::blame:
+    case ChildAction::kill:
+      if (!child.failed_in) child.failed_in = from;
+      (void)child.of_process.process.send(SIGKILL);
+      return;
+    case ChildAction::bury:
+      bury(child, from);
+      return;
+    case ChildAction::abandon:
+      abandon(child);
+      return;
+  }
+}
+
+// ---- Birth --------------------------------------------------------------------------------------
+
+void Supervisor::spawn(Child& child) {
+  ++child.incarnation;
+  child.own_words.reset();
+  child.reason.clear();
+  child.failed_in.reset();
+  child.task_when_ended.clear();
+  child.step = "start the program";
+  child.replace = false;
+  try {
+    make_process(child);
+    greet(child);
+  } catch (const std::exception& error) {
+    child.reason = std::string("could not be started: ") + error.what();
+    if (child.of_process.process) {
+      apply(child, ChildEvent::broken);
+    } else {
+      apply(child, ChildEvent::spawn_failed);
+    }
+  }
+}
+
+void Supervisor::make_process(Child& child) {
+  child.of_process = ChildResources{};
+  ChildResources& made = child.of_process;
+  made.record.emplace(
+      trace::ProcessRecord::create({.path = child.spec.path, .role = child.spec.role}));
+  os::UniqueFd mailbox = ipc::make_mailbox();
+  made.mailbox = std::make_shared<ipc::MailboxParent>(mailbox.get());
+  auto [control, control_theirs] = ipc::ControlChannel::make_pair();
+  auto [lifeline, lifeline_theirs] = ipc::make_lifeline();
+  auto [log_pipe, log_theirs] = make_pipe();
+  const os::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!nothing) os::throw_errno("opening /dev/null");
+  made.control = std::make_unique<ipc::ControlChannel>(std::move(control));
+  made.lifeline = std::move(lifeline);
+  if (options_.log != nullptr) {
+    made.log = std::make_unique<LogCollector>(std::move(log_pipe), child.spec.path, *options_.log);
+  }
+  made.group = os::Cgroup::create("strata");
+
+  os::SpawnOptions spawn;
+  spawn.envp = plan_.environment;
+  spawn.envp.push_back(std::string(kTokenVariable) + "=1");
+  if (child.spec.program == WorkerProgram::this_program) {
+    const ThisProgram& program = *this_program();
+    spawn.program_fd = program.file;
+    spawn.path = program.path;
+    spawn.argv = {program.argv0, child.spec.path};
+  } else {
+    spawn.program_fd = plan_.worker_program;
+    spawn.path = plan_.worker_program_path;
+    spawn.argv = {"strata-worker", child.spec.path};
+  }
+  spawn.descriptors = {{nothing.get(), STDIN_FILENO},      {log_theirs.get(), STDOUT_FILENO},
+                       {log_theirs.get(), STDERR_FILENO},  {lifeline_theirs.get(), kLifelineFd},
+                       {control_theirs.get(), kControlFd}, {made.record->fd(), kRecordFd},
+                       {mailbox.get(), kMailboxFd},        {completion_event_.fd(), kCompletionFd},
+                       {options_.tree_page, kTreeFd}};
+  spawn.own_process_group = true;
+  spawn.cgroup_procs_fd = made.group ? made.group->procs_fd() : -1;
+  made.process = os::spawn(spawn);
+  made.record->set_pid(made.process.pid());
+  trace::record(trace::EventKind::spawn, static_cast<std::uint64_t>(made.process.pid()));
+
+  epoll_.add(made.process.pidfd(), EPOLLIN, child.tag(Source::process));
+  epoll_.add(made.control->fd(), EPOLLIN, child.tag(Source::control));
+  child.control_open = true;
+  if (made.log) epoll_.add(made.log->fd(), EPOLLIN, child.tag(Source::log));
+}
+
+/// Sends what a new process must know. It need not be up for that.
+void Supervisor::greet(Child& child) {
+  nlohmann::json configure = child.spec.configure;
+  configure["type"] = "configure";
+  configure["deadline"] = child.start_deadline.monotonic_ns();
+  if (options_.log != nullptr) configure["log_level"] = name_of(options_.log->level());
+  send(child, {.body = std::move(configure)});
+  for (const Letter& letter : client_.greetings())
+    send(child, letter);
+}
+
+void Supervisor::send(Child& child, const Letter& letter) {
+  using Result = ipc::ControlChannel::SendResult;
+  switch (child.of_process.control->send(letter.body, letter.descriptors)) {
+    case Result::sent:
+    case Result::closed:  // Its end is on its way as an event.
+      return;
+    case Result::queued:
+      epoll_.modify(child.of_process.control->fd(), EPOLLIN | EPOLLOUT, child.tag(Source::control));
+      return;
+    case Result::overflow:
+    case Result::too_long:
+    case Result::failed:
+      if (child.reason.empty()) {
+        child.reason = "could not be sent a message: it does not read its control channel";
+      }
+      apply(child, ChildEvent::broken);
+  }
+}
+
+void Supervisor::announce(Child& child) {
+  child.failed_starts = 0;
+  child.told_of_up = true;
+  log(LogLevel::debug, child.spec.path, "ready");
+  client_.child_up(child.index, child.of_process.mailbox);
+  if (phase_ != Phase::starting) return;
+  const bool all = std::all_of(children_.begin(), children_.end(),
+                               [](const auto& each) { return each->state == ChildState::ready; });
+  if (!all) return;
+  phase_ = Phase::running;
+  client_.started();
+}
+
+// ---- Blame --------------------------------------------------------------------------------------
+
+/// Writes down why a process is ended, if that is not known yet.
+void Supervisor::blame(Child& child, ChildEvent event, ChildState state) {
+  if (!child.failed_in) child.failed_in = state;
+  if (!child.reason.empty() || child.own_words) return;
+  switch (event) {
+    case ChildEvent::timeout:
+      child.reason =
+          "was not ready within " + seconds(plan_.limit.count() != 0 && phase_ == Phase::starting
+                                                ? plan_.limit
+                                                : options_.start_time_limit);
+      return;
+    case ChildEvent::disconnected:
+      child.reason = "closed its control channel";
+      return;
+    default:
+      child.reason = "said '" + std::string(name_of(event)) + "' while it was " +
+                     std::string(name_of(state)) + ", which makes no sense";
+  }
+}
+
+WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
+  ChildResources& of_process = child.of_process;
+  WorkerFault fault;
+  if (child.own_words) fault = *child.own_words;
+  const bool deeper = !fault.path.empty() && fault.path != child.spec.path;
+  if (deeper) return fault;  // It tells of a process further down.
+  fault.path = child.spec.path;
+  fault.role = child.spec.role;
+  fault.pid = of_process.process ? of_process.process.pid() : 0;
+  fault.state = std::string(name_of(child.failed_in.value_or(from)));
+  if (fault.step.empty()) fault.step = child.step;
+
+  const auto status = of_process.process ? of_process.process.status() : std::nullopt;
+  std::optional<trace::CrashReport> crash;
+  if (of_process.record) {
+    const trace::ProcessRecordReader reader(*of_process.record);
+    crash = reader.crash();
+    const trace::Card card = reader.card();
+    if (!card.step.empty() && child.own_words == std::nullopt) fault.step = card.step;
+    if (card.task && fault.task.empty()) {
+      fault.task = "task " + std::to_string(TaskId{card.task->task}.number());
+      if (!card.task->name.empty()) fault.task += " '" + card.task->name + "'";
+      fault.callable = card.task->callable;
+    }
+  }
+  if (crash) {
+    fault.cause = crash->headline();
+    if (!crash->text.empty()) fault.cause += ": " + crash->text;
+    std::size_t number = 0;
+    for (const trace::StackFrame& frame : trace::symbolise(*crash))
+      fault.stack.push_back(trace::to_text(frame, number++));
+  } else if (fault.cause.empty()) {
+    const bool ours = status && status->kind == os::ExitStatus::Kind::signalled &&
+                      status->value == SIGKILL && !child.reason.empty();
+    if (ours || !status) {
+      fault.cause = child.reason;
+    } else {
+      fault.cause = status->to_string();
+      if (fault.state == name_of(ChildState::spawned) && status->clean()) {
+        fault.cause += " before it was a worker: is a ProcessScope the first thing in main()?";
+      }
+    }
+  }
+  if (of_process.log) fault.log = of_process.log->tail();
+  return fault;
+}
+
+// ---- Death --------------------------------------------------------------------------------------
+
+void Supervisor::bury(Child& child, ChildState from) {
+  ChildResources& of_process = child.of_process;
+  trace::record(trace::EventKind::death, static_cast<std::uint64_t>(of_process.process.pid()),
+                static_cast<std::uint64_t>(of_process.process.status()->value));
+  if (options_.budget != nullptr) {
+    options_.budget->reclaim(of_process.process.pid());
+    if (child.spec.height != 0) options_.budget->sweep();
+  }
+  if (of_process.group) of_process.group->kill();
+  epoll_.remove(of_process.process.pidfd());
+  if (child.control_open) epoll_.remove(of_process.control->fd());
+  child.control_open = false;
+  if (of_process.log) {
+    if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
+    of_process.log->finish();
+  }
+  // It went as it was told to, unless it had to be forced while it ran a task.
+  const bool gone_well = from == ChildState::asked || from == ChildState::terminating ||
+                         (is_ending(from) && child.task_when_ended.empty() &&
+                          phase_ == Phase::stopping && !child.own_words);
+  WorkerFault fault = fault_of(child, from);
+  if (from == ChildState::killing && phase_ == Phase::stopping && !gone_well) {
+    fault.task = child.task_when_ended;
+    fault.cause = "did not stop within " + seconds(stop_plan_.limit) + " and was killed";
+  }
+  child.of_process = ChildResources{};
+  settle(child, std::move(fault), gone_well);
+}
+
+void Supervisor::abandon(Child& child) {
+  ChildResources& of_process = child.of_process;
+  WorkerFault fault = fault_of(child, ChildState::killing);
+  const auto info = os::read_process(of_process.process.pid());
+  fault.cause = "got SIGKILL and the kernel has not given it back";
+  if (info) fault.cause += std::string(" (process state ") + info->state;
+  const std::string where = os::wait_channel(of_process.process.pid());
+  if (!where.empty()) fault.cause += ", waits in " + where;
+  if (info) fault.cause += ")";
+  if (fault.task.empty()) fault.task = child.task_when_ended;
+  epoll_.remove(of_process.process.pidfd());
+  child.wait_again = os::Deadline::never();
+  if (child.control_open) epoll_.remove(of_process.control->fd());
+  child.control_open = false;
+  if (of_process.log) {
+    if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
+    of_process.log->finish();
+  }
+  hand_to_reaper(std::move(of_process));
+  child.of_process = ChildResources{};
+  settle(child, std::move(fault), false);
+}
+
+/// A process is gone: tells whoever must know, and sees to what comes next.
+void Supervisor::settle(Child& child, WorkerFault fault, bool gone_well) {
+  const bool had_been_ready = child.told_of_up;
+  child.told_of_up = false;
+  if (phase_ == Phase::running) {
+    if (!had_been_ready) ++child.failed_starts;
+    const bool again = (options_.replace_dead_workers || child.replace) && child.failed_starts < 3;
+    log(again ? LogLevel::warning : LogLevel::error, child.spec.path,
+        fault.to_string() +
+            (again ? "\nanother process takes its place" : "\nno other process takes its place"));
+    publish(child);
+    client_.child_down(child.index, fault, !again);
+    if (again) {
+      child.start_deadline = os::Deadline::after(options_.start_time_limit);
+      apply(child, ChildEvent::start);
+    }
+    return;
+  }
+  if (phase_ == Phase::starting) {
+    if (!first_fault_) first_fault_ = fault;
+    client_.child_down(child.index, fault, false);
+    phase_ = Phase::rolling_back;
+    begin_stop(400ms);
+  } else {
+    client_.child_down(child.index, fault, false);
+    if (phase_ == Phase::stopping && !gone_well) problems_.push_back(std::move(fault));
+  }
+  check_all_gone();
+}
+
+void Supervisor::check_all_gone() {
+  if (phase_ != Phase::rolling_back && phase_ != Phase::stopping) return;
+  const bool any = std::any_of(children_.begin(), children_.end(),
+                               [](const auto& each) { return has_process(each->state); });
+  if (any) return;
+  const Phase was = std::exchange(phase_, Phase::closed);
+  stop_plan_ = StopPlan{};
+  if (was == Phase::rolling_back) {
+    client_.start_failed(*first_fault_);
+  } else {
+    client_.stopped(std::exchange(problems_, {}));
+  }
+}
+
+}  // namespace strata::node

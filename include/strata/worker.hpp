@@ -38,6 +38,7 @@ namespace strata {
 namespace node {
 class WorkerState;
 struct BufferState;
+struct WorkerAccess;
 }  // namespace node
 
 /// Which program a worker process is.
@@ -204,6 +205,8 @@ class Worker {
   [[nodiscard]] EngineStats stats() const;
 
  private:
+  friend struct node::WorkerAccess;
+  explicit Worker(std::shared_ptr<node::WorkerState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<node::WorkerState> state_;
 };
 

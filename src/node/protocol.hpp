@@ -6,7 +6,8 @@
 //
 // parent -> worker
 //   configure    path, role, log_level, deadline (of the start), setup (a callable or null),
-//                chip workers: platform, lanes; next-level workers: options (of their own Worker)
+//                chip workers: platform, lanes; next-level workers: options (of their own Worker,
+//                whose name is the path), first_slab, slab_numbers (node::Placement)
 //   register     callables: [{id, source, library, symbol, orchestration}]
 //   slab         slab, bytes; one descriptor: a memory that later frames may name
 //   forget_slab  slab: no later frame names it

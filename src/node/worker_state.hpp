@@ -1,0 +1,145 @@
+// WorkerState: what is behind a strata::Worker. It ties the parts together: the engine and its
+// endpoints, the supervisor and its processes, the shared memory, the callables.
+//
+// Thread safety: all members from any thread. The state of life (below) has one lock, which is a
+// leaf: nothing is called with it held.
+//
+//   closed --init--> starting --started--> running --close, cancel--> stopping --stopped--> closed
+//                       |  `----start_failed----------------------------------------------> closed
+//                       `--close, cancel--> stopping
+//
+// The supervisor decides when `starting` and `stopping` end; init() and close() wait for that.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ipc/spinner_budget.hpp"
+#include "node/endpoint.hpp"
+#include "node/log_sink.hpp"
+#include "node/slab_store.hpp"
+#include "node/supervisor.hpp"
+#include "node/worker_program.hpp"
+#include "os/unique_fd.hpp"
+#include "strata/worker.hpp"
+
+namespace strata::node {
+
+/// Where in a tree of processes a Worker is. The default: at its root.
+struct Placement {
+  std::uint32_t first_slab = 1;             ///< Numbers for slabs: from here ...
+  std::uint32_t slab_numbers = 0xfffffffe;  ///< ... and as many, all levels below included.
+  int tree_page = -1;                       ///< The tree's spinner budget; none at the root.
+  os::Deadline start_deadline;              ///< Of the whole tree, if earlier than its own.
+};
+
+/// How the engine's waiting threads look for completions of workers.
+class WorkerProgress;
+
+class WorkerState final : public SupervisorClient {
+ public:
+  explicit WorkerState(WorkerOptions options, Placement placement = {});
+  ~WorkerState() override;
+  WorkerState(const WorkerState&) = delete;
+  WorkerState& operator=(const WorkerState&) = delete;
+
+  void init();
+  void close(std::chrono::milliseconds limit);
+  void cancel() noexcept;
+  [[nodiscard]] bool initialised() const noexcept;
+
+  CallableId add(const Callable& callable);
+  [[nodiscard]] KindId kind(const char* name) const;
+  [[nodiscard]] LaneId lane(const char* kind, std::size_t index) const;
+  [[nodiscard]] std::shared_ptr<BufferState> create_buffer(std::size_t bytes);
+  Run submit(Engine::OrchestrationFn orchestration, RunOptions options);
+  Run run(const Engine::OrchestrationFn& orchestration, RunOptions options);
+  void cancel_task(TaskId task);
+  void replace(LaneId lane);
+  [[nodiscard]] std::vector<ProcessStatus> processes();
+
+  [[nodiscard]] Engine& engine() noexcept { return *engine_; }
+  [[nodiscard]] SlabStore& slabs() noexcept { return *slabs_; }
+  [[nodiscard]] const WorkerOptions& options() const noexcept { return options_; }
+
+  // --- SupervisorClient ---
+  void started() override;
+  void start_failed(const WorkerFault& first) override;
+  void stopped(const std::vector<WorkerFault>& problems) override;
+  std::vector<Letter> greetings() override;
+  void child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent> mailbox) override;
+  void child_down(std::size_t child, const WorkerFault& cause, bool lost) override;
+  void child_message(std::size_t child, ipc::Message& message) override;
+  void completions() override;
+  os::Deadline look_at_limits(std::size_t child, std::optional<std::string>& end) override;
+  std::string task_in_hand(std::size_t child) override;
+
+ private:
+  enum class Life : std::uint8_t { closed, starting, running, stopping };
+
+  void make_children(const Placement& placement);
+  void make_engine();
+  void require_running(const char* caller) const;
+  void keep(const Run& run);
+  void cancel_runs();
+  [[nodiscard]] std::vector<WorkerFault> wait_for_runs(os::Deadline deadline);
+  /// Begins to stop, unless that is under way. False if it is closed.
+  bool begin_stop(std::chrono::milliseconds limit);
+  [[nodiscard]] std::string text_of(CallableId callable) const;
+
+  const WorkerOptions options_;
+  const Placement placement_;
+  LogSink log_;
+  os::UniqueFd tree_page_;  ///< At the root.
+  std::unique_ptr<ipc::SpinnerBudget> budget_;
+  std::unique_ptr<SlabStore> slabs_;
+  SlabStore::Range heap_;
+  EndpointContext shared_;
+  std::vector<ChildSpec> specs_;
+  std::vector<std::shared_ptr<Endpoint>> endpoints_;  ///< By child.
+  std::vector<const char*> kinds_;                    ///< Of the child's lane, by child.
+  std::shared_ptr<WorkerProgress> progress_;
+  std::unique_ptr<Engine> engine_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // --- Guarded by mutex_ ---
+  Life life_ = Life::closed;
+  bool cancelled_ = false;                  ///< Since the last init().
+  std::optional<WorkerFault> start_fault_;  ///< Why the last start failed.
+  std::vector<WorkerFault> problems_;       ///< Of the last stop.
+  std::optional<OpenProgram> program_;
+  std::vector<Run> runs_;  ///< That may not have ended.
+
+  mutable std::mutex callables_mutex_;
+  std::vector<Callable> callables_;                    ///< By id - 1. Guarded by callables_mutex_.
+  std::map<std::string, std::uint32_t> callable_ids_;  ///< The same.
+
+  std::mutex tasks_mutex_;
+  std::set<TaskId> cancelled_tasks_;  ///< That are at no endpoint yet. Guarded by tasks_mutex_.
+
+  std::unique_ptr<Supervisor> supervisor_;  ///< Last: its thread uses all of the above.
+};
+
+/// A buffer of a Worker; freed when the last task that uses it has ended.
+struct BufferState {
+  std::weak_ptr<WorkerState> owner;
+  SlabStore::Range range;
+  BufferId id;
+  std::atomic<bool> released{false};
+};
+
+/// Lets the parts of Strata make a Worker that is not at the root, and look inside one.
+struct WorkerAccess {
+  [[nodiscard]] static std::unique_ptr<Worker> make(WorkerOptions options, Placement placement);
+  [[nodiscard]] static WorkerState& state(Worker& worker) noexcept;
+};
+
+}  // namespace strata::node

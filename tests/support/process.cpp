@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <filesystem>
@@ -64,6 +65,12 @@ std::chrono::nanoseconds process_cpu_time() {
 std::size_t allocated_bytes() {
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
+}
+
+std::size_t page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_minflt);
 }
 
 LeakCheck::~LeakCheck() {

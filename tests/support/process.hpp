@@ -25,6 +25,9 @@ struct Holdings {
 /// CPU time of all threads of this process, in user code and in the kernel.
 [[nodiscard]] std::chrono::nanoseconds process_cpu_time();
 
+/// How often this process touched memory that was not there, so far; without input or output.
+[[nodiscard]] std::size_t page_faults();
+
 /// Fails the running test if, at its end, the process holds more than at its start. Threads that
 /// were joined may be listed by the kernel for a moment longer, so what is too much is looked at
 /// again until the limit is over.

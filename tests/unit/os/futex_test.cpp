@@ -11,6 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "os/mapping.hpp"
+#include "os/memfd.hpp"
+
 namespace strata::os {
 namespace {
 
@@ -150,6 +153,63 @@ TEST(Futex, LeavesErrnoAlone) {
   (void)futex_wait_until(word, 0, Clock::now());
   futex_wake_all(word);
   EXPECT_EQ(errno, EDOM);
+}
+
+/// One word seen at two addresses, as two processes see it.
+class SharedWord {
+ public:
+  Word& here() noexcept { return *reinterpret_cast<Word*>(here_.data()); }
+  Word& there() noexcept { return *reinterpret_cast<Word*>(there_.data()); }
+
+ private:
+  UniqueFd memory_ = make_memfd("word", sizeof(Word));
+  Mapping here_ = Mapping::shared(memory_.get(), sizeof(Word));
+  Mapping there_ = Mapping::shared(memory_.get(), sizeof(Word));
+};
+
+TEST(SharedFutex, WakeReachesASleeperAtAnotherAddress) {
+  SharedWord word;
+  std::thread sleeper([&] {
+    while (word.here().load(std::memory_order_acquire) == 0)
+      EXPECT_TRUE(futex_wait_shared(word.here(), 0));
+  });
+  while (futex_wake_shared(word.there()) == 0)  // The only sign that it slept.
+    std::this_thread::yield();
+  word.there().store(1, std::memory_order_release);
+  futex_wake_shared(word.there());
+  sleeper.join();
+}
+
+TEST(SharedFutex, WakesNoMoreThanAskedFor) {
+  SharedWord word;
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < 3; ++i) {
+    sleepers.emplace_back([&] {
+      while (word.here().load(std::memory_order_acquire) == 0)
+        futex_wait_shared(word.here(), 0);
+    });
+  }
+  for (int woken = 0; woken < 3;) {
+    const int now = futex_wake_shared(word.there(), 2);
+    EXPECT_LE(now, 2);
+    woken += now;
+    std::this_thread::yield();
+  }
+  word.there().store(1, std::memory_order_release);
+  futex_wake_shared(word.there(), 3);
+  for (auto& sleeper : sleepers)
+    sleeper.join();
+}
+
+TEST(SharedFutex, WaitEndsAtTheDeadlineOrAtOnceIfTheWordDiffers) {
+  SharedWord word;
+  EXPECT_TRUE(futex_wait_shared(word.here(), 1));
+  const Deadline deadline = Deadline::after(3ms);
+  while (futex_wait_shared(word.here(), 0, deadline)) {
+  }
+  EXPECT_TRUE(deadline.passed());
+  EXPECT_FALSE(futex_wait_shared(word.here(), 0, Deadline::after(-1h)));
+  EXPECT_EQ(futex_wake_shared(word.there()), 0);
 }
 
 }  // namespace

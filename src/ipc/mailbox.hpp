@@ -138,17 +138,18 @@ class MailboxParent {
   };
   enum class Look : std::uint8_t { nothing, there, broken };
   [[nodiscard]] Look look(std::uint64_t number) const noexcept;
-  /// Room of `bytes` in the arena, as a count of all bytes ever given; no value if there is none.
   struct Room {
     bool found = false;
-    std::uint64_t begin = 0;
+    std::uint64_t begin = 0;  ///< As a count of all bytes ever given.
   };
-  [[nodiscard]] Room arena_room(std::size_t bytes) noexcept;
+  /// Room of `bytes` in the arena; `empty`: nothing is in flight.
+  [[nodiscard]] Room arena_room(std::size_t bytes, bool empty) noexcept;
   [[nodiscard]] Popped report_broken(const char* reason) noexcept;
 
   os::Mapping mapping_;
   MailboxLayout layout_;
   std::uint64_t first_ = 0;
+  std::uint64_t mask_ = 0;
   MailboxHeader* header_ = nullptr;
   SubmissionSlot* submissions_ = nullptr;
   CompletionSlot* completions_ = nullptr;
@@ -209,9 +210,13 @@ class MailboxWorker {
   [[nodiscard]] std::string_view broken() const noexcept { return broken_; }
 
  private:
+  static constexpr std::string_view kBrokenRing =
+      "its submission ring holds a number that no frame has";
   enum class Look : std::uint8_t { nothing, there, broken };
   [[nodiscard]] Look look() const noexcept;
   [[nodiscard]] bool spin() noexcept;
+  /// Makes copy_ that large.
+  void make_room(std::size_t bytes);
   [[nodiscard]] Taken report_broken(std::string_view reason) noexcept;
 
   os::Mapping mapping_;

@@ -71,6 +71,8 @@ class SpinnerBudget {
   os::Mapping mapping_;
   int limit_ = 0;
   std::uint32_t self_ = 0;  ///< This process's id.
+  /// Where try_begin() looks first: where it found a place last. Relaxed; a hint.
+  std::atomic<int> last_{0};
 };
 
 }  // namespace strata::ipc

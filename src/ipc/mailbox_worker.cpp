@@ -1,0 +1,163 @@
+#include <cassert>
+#include <utility>
+
+#include "ipc/mailbox.hpp"
+#include "ipc/mailbox_memory.hpp"
+#include "os/cpu.hpp"
+#include "os/event_fd.hpp"
+#include "os/futex.hpp"
+
+namespace strata::ipc {
+namespace {
+
+/// How long wait() spins: 2 to 4 us for time stamp counters of 4 to 2 GHz. Their exact rate takes
+/// 10 ms to measure, which is too much for the start of a process.
+constexpr std::uint64_t kSpinCycles = 8000;
+
+}  // namespace
+
+MailboxWorker::MailboxWorker(int memfd, int completion_fd, SpinnerBudget* budget)
+    : completion_fd_(completion_fd), budget_(budget) {
+  MappedMailbox mailbox = map_mailbox(memfd);
+  layout_ = mailbox.layout;
+  first_ = mailbox.first;
+  mask_ = layout_.slots - 1;
+  header_ = mailbox.header();
+  submissions_ = mailbox.submissions();
+  completions_ = mailbox.completions();
+  arena_ = mailbox.arena();
+  mapping_ = std::move(mailbox.mapping);
+  taken_ = first_;
+  completed_ = first_;
+  make_room(SubmissionSlot::kFrameBytes);
+}
+
+void MailboxWorker::make_room(std::size_t bytes) {
+  if (bytes <= copy_bytes_) return;
+  // Of 64-bit words, so that it is aligned as a frame's parts are.
+  copy_ = std::make_unique<std::uint64_t[]>((bytes + 7) / 8);
+  copy_bytes_ = bytes;
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------
+
+MailboxWorker::Look MailboxWorker::look() const noexcept {
+  const std::uint64_t sequence =
+      submissions_[taken_ & mask_].sequence.load(std::memory_order_acquire);
+  if (sequence == taken_ + 1) return Look::there;
+  const bool first_lap = taken_ - first_ < layout_.slots;
+  const std::uint64_t before = first_lap ? 0 : taken_ + 1 - layout_.slots;
+  return sequence == before ? Look::nothing : Look::broken;
+}
+
+bool MailboxWorker::spin() noexcept {
+  if (budget_ == nullptr) return false;
+  const SpinnerBudget::Place place = budget_->try_begin();
+  if (!place) return false;
+  const std::uint64_t begin = os::cycle_count();
+  bool found = false;
+  do {
+    os::cpu_relax();
+    found = look() != Look::nothing || interrupted_.load(std::memory_order_relaxed);
+  } while (!found && os::cycle_count() - begin < kSpinCycles);
+  budget_->end(place);
+  return found;
+}
+
+MailboxWorker::WaitResult MailboxWorker::wait() noexcept {
+  for (;;) {
+    // Acquire: what was done before interrupt() happens before the return.
+    if (interrupted_.load(std::memory_order_relaxed) &&
+        interrupted_.exchange(false, std::memory_order_acquire)) {
+      return WaitResult::interrupted;
+    }
+    switch (look()) {
+      case Look::there:
+        return WaitResult::frame;
+      case Look::broken:
+        (void)report_broken(kBrokenRing);
+        return WaitResult::broken;
+      case Look::nothing:
+        break;
+    }
+    if (spin()) continue;
+    header_->worker_asleep.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (look() == Look::nothing && !interrupted_.load(std::memory_order_relaxed)) {
+      (void)os::futex_wait_shared(header_->worker_asleep, 1);
+    }
+    header_->worker_asleep.store(0, std::memory_order_relaxed);
+  }
+}
+
+void MailboxWorker::interrupt() noexcept {
+  interrupted_.store(true, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (header_->worker_asleep.load(std::memory_order_relaxed) != 0 &&
+      header_->worker_asleep.exchange(0, std::memory_order_relaxed) != 0) {
+    os::futex_wake_shared(header_->worker_asleep);
+  }
+}
+
+// ---- Taking and completing ----------------------------------------------------------------------
+
+MailboxWorker::Taken MailboxWorker::report_broken(std::string_view reason) noexcept {
+  if (broken_.empty()) broken_ = reason;  // The first reason stays.
+  return {.result = TakeResult::broken};
+}
+
+MailboxWorker::Taken MailboxWorker::take() {
+  if (!broken_.empty()) return {.result = TakeResult::broken};
+  switch (look()) {
+    case Look::nothing:
+      return {};
+    case Look::broken:
+      return report_broken(kBrokenRing);
+    case Look::there:
+      break;
+  }
+  const std::uint64_t number = taken_;
+  const SubmissionSlot& slot = submissions_[number & mask_];
+  struct {
+    std::uint32_t bytes, arena_offset;
+  } place;
+  copy_once(&place, &slot.bytes, sizeof place);
+  const std::byte* from = slot.frame;
+  if (place.arena_offset == SubmissionSlot::kInline) {
+    if (place.bytes > SubmissionSlot::kFrameBytes) {
+      return report_broken("a frame is longer than its slot");
+    }
+  } else {
+    if (place.arena_offset > layout_.arena_bytes ||
+        place.bytes > layout_.arena_bytes - place.arena_offset) {
+      return report_broken("a frame lies outside the arena");
+    }
+    from = arena_ + place.arena_offset;
+    make_room(place.bytes);
+  }
+  copy_once(copy_.get(), from, place.bytes);
+  auto decoded = decode_submission({reinterpret_cast<const std::byte*>(copy_.get()), place.bytes});
+  if (const auto* malformed = std::get_if<Malformed>(&decoded)) {
+    return report_broken(malformed->reason);
+  }
+  header_->taken.store(number + 1, std::memory_order_release);
+  taken_ = number + 1;
+  return {.result = TakeResult::frame,
+          .number = number,
+          .frame = *std::get_if<SubmissionView>(&decoded)};
+}
+
+void MailboxWorker::complete(const CompletionFrame& frame) noexcept {
+  assert(completed_ != taken_ && "nothing was taken that is not completed");
+  CompletionSlot& slot = completions_[completed_ & mask_];
+  slot.frame = frame;
+  ++completed_;
+  slot.sequence.store(completed_, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (header_->parent_asleep.load(std::memory_order_relaxed) != 0 &&
+      header_->parent_asleep.exchange(0, std::memory_order_relaxed) != 0) {
+    os::EventFd::signal(completion_fd_);
+  }
+}
+
+}  // namespace strata::ipc

@@ -28,17 +28,20 @@ BufferRecord& BufferTable::add() {
   }
   ++live_;
   BufferRecord& record = at(BufferId{index});
+  record.position = index;
   record.id = BufferId{(++generation_ << kIndexBits) | index};
   return record;
 }
 
 void BufferTable::retire(BufferRecord& record) {
-  free_.push_back(record.id.value & kIndexMask);
+  free_.push_back(record.position);
   record.id = BufferId{};
   record.data = nullptr;
   record.bytes = 0;
   record.block.reset();
+  record.holders.store(0, std::memory_order_relaxed);
   record.handles.store(0, std::memory_order_relaxed);
+  record.removal = nullptr;
   record.scope = nullptr;
   record.account.reset();
   record.creator = {};

@@ -2,7 +2,11 @@
 //
 // Records never move and are reused with a new generation, so an id is never valid twice. A buffer
 // is either the caller's memory or a block of the engine's heap; the latter counts who still holds
-// it: the scope it was allocated in, user handles, and each task in flight that takes it.
+// it: the scope it was allocated in, user handles, and each task in flight that takes it. Of the
+// caller's memory only those users are counted that the dependency tracker does not follow.
+//
+// A buffer of the caller's that is removed while tasks use it loses its id at once, so that nobody
+// finds it any more; its record is used again when the last of them has ended.
 //
 // Thread safety: add, find and retire under the graph lock. at() may be called by anyone who knows
 // that the buffer lives (a task in flight that takes it).
@@ -35,7 +39,8 @@ struct InvalidBytes {
 
 struct BufferRecord {
   // --- Written under the graph lock when the buffer is added, constant while it lives ---
-  BufferId id;
+  BufferId id;                 ///< None once it is being removed.
+  std::uint64_t position = 0;  ///< In the table. Constant.
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
   std::optional<Heap::Block> block;  ///< Set for storage from the engine's heap.
@@ -45,6 +50,15 @@ struct BufferRecord {
   /// whoever reaches zero frees the block.
   std::atomic<std::uint32_t> holders{0};
   std::atomic<std::uint32_t> handles{0};  ///< User handles among them.
+  /// Added to `holders`, with one holder more for the removal itself, when it is being removed.
+  static constexpr std::uint32_t kRemoving = std::uint32_t{1} << 31;
+  BufferRemoval* removal = nullptr;  ///< Graph lock.
+  /// A user of the caller's memory has ended. True for the last one of a buffer that is being
+  /// removed: then no other comes.
+  [[nodiscard]] bool drop_user() noexcept {
+    // Acquire and release: all uses happen before the caller is told.
+    return holders.fetch_sub(1, std::memory_order_acq_rel) == kRemoving + 1;
+  }
   /// The open scope that holds it, or null once that has ended. Heap lock.
   ScopeState* scope = nullptr;
   std::shared_ptr<RunState> account;  ///< Run that is charged.
@@ -76,6 +90,8 @@ class BufferTable {
     // Acquire is not needed: whoever holds a live id learned it after the chunk was stored.
     return (*chunks_[index / kChunk].load(std::memory_order_relaxed))[index % kChunk];
   }
+  /// Nobody finds the buffer any more.
+  void hide(BufferRecord& record) noexcept { record.id = BufferId{}; }
   void retire(BufferRecord& record);
   [[nodiscard]] std::size_t live() const noexcept { return live_; }
   BufferTable() = default;

@@ -221,6 +221,29 @@ std::uint32_t DependencyTracker::link(Node& node) {
   return waiting;
 }
 
+std::int32_t DependencyTracker::link_users(const BufferRecord& buffer, Node& node) {
+  std::int32_t waiting = 0;
+  const auto await = [&](const NodeRef& user) {
+    if (user.node == nullptr || user.node->id != user.id) return;
+    Edge& edge = node.add_edge();
+    edge = {.to = &node, .from = user.id, .waited = true};
+    if (user.node->push_successor(edge)) {
+      ++waiting;
+    } else {
+      --node.edge_count;
+    }
+  };
+  // Invariants (2) and (3): what is not recorded any more is before something that is.
+  for (const RegionEntry* entry = buffer.entries; entry != nullptr; entry = entry->buffer_next) {
+    await(entry->writer);
+    for (const NodeRef& writer : entry->extra_writers)
+      await(writer);
+    for (std::uint32_t i = 0; i < entry->access_count; ++i)
+      await(entry->accesses[i].node);
+  }
+  return waiting;
+}
+
 // ---- Recording ----------------------------------------------------------------------------------
 
 void DependencyTracker::record(const TrackedArgument& argument, NodeRef task) {

@@ -21,7 +21,7 @@
 //       an epoch there, until a later write waited for it.
 //   (3) Every unfinished recorded writer of an entry is its `writer`, among `extra_writers`, or
 //       among the accesses, until a later write waited for it.
-//   (4) An entry is dropped only when all its tasks have ended.
+//   (4) An entry is dropped only when all its tasks have ended, or when its buffer is removed.
 #pragma once
 
 #include <algorithm>
@@ -181,11 +181,15 @@ class DependencyTracker {
   /// The failure that stands in a region's bytes, or null.
   [[nodiscard]] std::shared_ptr<const Failure> invalid_in(const BufferRecord& buffer,
                                                           const Region& region) const;
-  /// Drops all entries of a buffer. All its tasks have ended.
+  /// Drops all entries of a buffer. All its tasks have ended, or no other will use it.
   void forget(BufferRecord& buffer);
 
   /// Links the collected dependencies into `node`. Returns how many predecessors had not ended.
   std::uint32_t link(Node& node);
+
+  /// Links all unfinished tasks that are recorded for a buffer, or are before those, into `node`.
+  /// Returns how many edges that are.
+  std::int32_t link_users(const BufferRecord& buffer, Node& node);
 
   /// Joins made since the last call, each with its guard still held and the number of predecessors
   /// that it waits for. The caller drops the guards.

@@ -76,20 +76,33 @@ BufferId Engine::add_buffer(void* data, std::size_t bytes) {
   return record.id;
 }
 
+namespace {
+/// The record of a buffer that the caller added. Graph lock held.
+BufferRecord& callers_buffer(EngineState& engine, BufferId buffer, const char* caller) {
+  BufferRecord* const record = engine.buffers.find(buffer);
+  if (record != nullptr && !record->block.has_value()) return *record;
+  throw InvalidArgument(std::string("Engine::") + caller + ": buffer " +
+                        std::to_string(buffer.value) +
+                        " is not one that was added to this engine and not removed since");
+}
+}  // namespace
+
 void Engine::remove_buffer(BufferId buffer) {
   BufferRecord* record = nullptr;
   {
     const std::lock_guard lock(state_->graph_mutex);
-    record = state_->buffers.find(buffer);
-    if (record == nullptr || record->block.has_value()) {
-      throw InvalidArgument("Engine::remove_buffer: buffer " + std::to_string(buffer.value) +
-                            " is not one that was added to this engine and not removed since");
-    }
+    record = &callers_buffer(*state_, buffer, "remove_buffer");
   }
   state_->wait_for_last_user(*record);
   const std::lock_guard lock(state_->graph_mutex);
   state_->tracker.forget(*record);
   state_->buffers.retire(*record);
+}
+
+void Engine::remove_buffer_later(BufferId buffer, std::function<void()> freed) {
+  std::unique_lock lock(state_->graph_mutex);
+  BufferRecord& record = callers_buffer(*state_, buffer, "remove_buffer_later");
+  state_->remove_later(record, std::move(freed), std::move(lock));
 }
 
 Tensor Engine::tensor_over(void* data, std::size_t bytes, DType dtype,

@@ -192,6 +192,9 @@ class EngineState {
                    TaskId after, const std::function<void()>& access);
   /// Waits for all tasks that use a buffer of the caller.
   void wait_for_last_user(BufferRecord& buffer);
+  /// Hides the buffer now and calls `freed` when its last user has ended.
+  void remove_later(BufferRecord& buffer, std::function<void()> freed,
+                    std::unique_lock<os::AdaptiveMutex> graph_lock);
   /// Address of a tensor's element (0, 0, ...). Throws InvalidArgument if it has none here.
   [[nodiscard]] std::byte* address_of(const Tensor& tensor);
 
@@ -305,7 +308,8 @@ class EngineState {
   void wake_blocked() noexcept;
   void settle(TaskNode& task, const std::shared_ptr<const Failure>& failure);
   void retire(Node& node, Lane* lane);
-  void release_storage(TaskNode& task) noexcept;
+  void release_storage(TaskNode& task);
+  void end_removal(BufferRecord& record);
   bool settles_at_once(TaskNode& task);
   void log_ready(TaskNode& task);
   void start(TaskNode& task);

@@ -21,11 +21,18 @@ bool group_is_cancelled(const void* token) {
   return task->group->failed.load(std::memory_order_relaxed) || task->run->cancelled();
 }
 
+/// The whole text, with that of the exceptions nested in it.
 std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    return e.what();
+    std::string text = e.what();
+    try {
+      std::rethrow_if_nested(e);
+    } catch (...) {
+      text += ": " + message_of(std::current_exception());
+    }
+    return text;
   } catch (...) {
     return "an exception that is not a std::exception";
   }
@@ -244,7 +251,7 @@ void EngineState::drop_cancelled() {
 }
 
 void EngineState::make_ready(Node& node) {
-  if (node.type == NodeType::join) {
+  if (node.type >= NodeType::join) {
     (void)finish(node, nullptr, nullptr);
     return;
   }
@@ -333,7 +340,7 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
   for (bool first_turn = true; work != nullptr; first_turn = false) {
     Node& node = *work;
     work = node.link;
-    const bool is_task = node.type != NodeType::join;
+    const bool is_task = node.type < NodeType::join;
     auto& task = static_cast<TaskNode&>(node);  // Looked at only if is_task.
     if (is_task) {
       if (!first_turn && must_skip(task)) [[unlikely]]
@@ -376,7 +383,7 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
       }
       if (to->release()) {
         to->last_edge.store(edge, std::memory_order_relaxed);
-        if (to->type == NodeType::join) {
+        if (to->type >= NodeType::join) {
           to->link = work;
           work = to;
         } else {
@@ -398,15 +405,34 @@ TaskNode* EngineState::finish(Node& first, const std::shared_ptr<const Failure>&
   return next_here;
 }
 
+/// The last user of a buffer that was being removed has ended.
+void EngineState::end_removal(BufferRecord& record) {
+  std::unique_ptr<BufferRemoval> removal;
+  {
+    const std::lock_guard lock(graph_mutex);
+    removal.reset(record.removal);
+    buffers.retire(record);
+  }
+  // What it may do is said to whoever gives it; an exception here could be told to nobody.
+  [&]() noexcept {
+    if (removal->freed) removal->freed();
+  }();
+}
+
 /// The task no longer holds the buffers whose users are counted.
-void EngineState::release_storage(TaskNode& task) noexcept {
+void EngineState::release_storage(TaskNode& task) {
   if (!task.counted_storage) [[likely]]
     return;
   for (std::size_t p = 0; p < task.part_count(); ++p) {
     const detail::ArgumentBlock& block = task.part_at(p).arguments;
     for (std::uint32_t i = 0; i < block.tensor_count; ++i) {
       if ((block.tensors[i].flags & kCountedStorage) != 0) {
-        (void)storage.release(buffers.at(block.tensors[i].buffer));
+        BufferRecord& record = buffers.at(block.tensors[i].buffer);
+        if (record.block.has_value()) {
+          (void)storage.release(record);
+        } else if (record.drop_user()) {
+          end_removal(record);
+        }
       }
     }
   }
@@ -416,6 +442,11 @@ void EngineState::release_storage(TaskNode& task) noexcept {
 void EngineState::retire(Node& node, Lane* lane) {
   if (node.type == NodeType::join) {
     tracker.give_back_join(&node);
+    return;
+  }
+  if (node.type == NodeType::removal) {
+    BufferRecord& record = *static_cast<BufferRemoval&>(node).record;
+    if (record.drop_user()) end_removal(record);
     return;
   }
   auto& task = static_cast<TaskNode&>(node);

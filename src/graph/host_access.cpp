@@ -65,6 +65,23 @@ void EngineState::wait_for_last_user(BufferRecord& buffer) {
   wait_for_users(orchestration, buffer);
 }
 
+void EngineState::remove_later(BufferRecord& buffer, std::function<void()> freed,
+                               std::unique_lock<os::AdaptiveMutex> graph_lock) {
+  auto* const removal = new BufferRemoval;
+  removal->reset_for_submit(0, NodeType::removal, nullptr);
+  removal->record = &buffer;
+  removal->freed = std::move(freed);
+  buffer.removal = removal;
+  const std::int32_t waiting = tracker.link_users(buffer, *removal);
+  tracker.forget(buffer);
+  buffers.hide(buffer);
+  // Users that the tracker does not follow may end at any time: from here on the last of all is
+  // told apart. Acquire and release: as when a user is dropped.
+  buffer.holders.fetch_add(BufferRecord::kRemoving + 1, std::memory_order_acq_rel);
+  graph_lock.unlock();
+  if (removal->drop_guard(waiting)) (void)finish(*removal, nullptr, nullptr);
+}
+
 std::byte* EngineState::address_of(const Tensor& tensor) {
   const std::lock_guard lock(graph_mutex);
   const BufferRecord* record = buffers.find(tensor.buffer());

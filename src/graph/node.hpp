@@ -1,7 +1,8 @@
 // Node and Edge: the vertices of the graph while they are in flight.
 //
 // A node is a task, a group of tasks that start together, a host access (an orchestration that
-// waits for its turn on a tensor), or a join (an epoch of readers, the end of a replay). The edges
+// waits for its turn on a tensor), a join (an epoch of readers, the end of a replay), or a removal
+// (the end of the last user of a buffer). The edges
 // into a node are stored in the node itself and threaded through the successor list of the node
 // they come from, so making an edge allocates nothing.
 //
@@ -23,6 +24,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -59,7 +61,8 @@ struct Edge {
 };
 static_assert(sizeof(Edge) == 32, "two edges a cache line");
 
-enum class NodeType : std::uint8_t { task, group, host, join };
+/// Those up to `host` are TaskNodes.
+enum class NodeType : std::uint8_t { task, group, host, join, removal };
 enum class Outcome : std::uint8_t { ok, failed, skipped };
 
 /// Fields are ordered by cache line: the first is what submitters and finishers of other tasks
@@ -224,6 +227,12 @@ struct TaskNode : Node {
   [[nodiscard]] TaskPart& part_at(std::size_t i) noexcept {
     return type == NodeType::group ? *group->parts[i] : part;
   }
+};
+
+/// Waits for the tasks that use a buffer of the caller's, and then tells him. Owns itself.
+struct BufferRemoval : Node {
+  BufferRecord* record = nullptr;
+  std::function<void()> freed;
 };
 
 /// Whether a ready task ends without running: something it needs failed, or its run was ended.

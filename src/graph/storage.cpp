@@ -55,8 +55,7 @@ bool Storage::allocate(BufferRecord& record, std::uint64_t bytes, ScopeState& sc
 
 bool Storage::release(BufferRecord& record) noexcept {
   // Acquire and release: all uses of the block happen before it is freed.
-  const bool callers = !record.block.has_value();
-  if (record.holders.fetch_sub(1, std::memory_order_acq_rel) != 1 || callers) return false;
+  if (record.holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
   {
     const std::lock_guard lock(mutex_);
     if (record.scope != nullptr) record.scope->bytes -= record.block->bytes;

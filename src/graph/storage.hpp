@@ -42,8 +42,7 @@ class Storage {
   /// A block for `record`, held by `scope` and charged to `run`, or false if there is no room.
   [[nodiscard]] bool allocate(BufferRecord& record, std::uint64_t bytes, ScopeState& scope,
                               const std::shared_ptr<RunState>& run);
-  /// Drops one holder. True if that freed the block: the record is dead then. A buffer of the
-  /// caller's has none.
+  /// Drops one holder of a block. True if that freed it: the record is dead then.
   bool release(BufferRecord& record) noexcept;
   /// The scope no longer holds what it allocated. True if a block was freed.
   bool end_scope(ScopeState& scope) noexcept;

@@ -166,6 +166,41 @@ TEST(EngineArguments, BodyOfAnySizeIsRunOnceAndDestroyed) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
+/// What a task stands for, for a lane that does not run bodies itself.
+struct Call {
+  int id;
+  void operator()(TaskContext& /*context*/) const {}
+};
+struct SameCall {
+  int id;
+  void operator()(TaskContext& /*context*/) const {}
+};
+struct LongCall {
+  std::string text;
+  void operator()(TaskContext& /*context*/) const {}
+};
+
+TEST(Body, SaysWhatItHoldsOnlyToWhoNamesTheType) {
+  const Body small = Call{.id = 5};
+  ASSERT_NE(small.target<Call>(), nullptr);
+  EXPECT_EQ(small.target<Call>()->id, 5);
+  EXPECT_EQ(small.target<SameCall>(), nullptr);
+  EXPECT_EQ(small.target<LongCall>(), nullptr);
+
+  Body large = LongCall{.text = std::string(100, 'x')};
+  ASSERT_NE(large.target<LongCall>(), nullptr);
+  EXPECT_EQ(large.target<LongCall>()->text, std::string(100, 'x'));
+  EXPECT_EQ(large.target<Call>(), nullptr);
+  const Body moved = std::move(large);
+  EXPECT_EQ(large.target<LongCall>(), nullptr);  // NOLINT(bugprone-use-after-move)
+  EXPECT_NE(moved.target<LongCall>(), nullptr);
+
+  const Body function = nothing;
+  EXPECT_NE(function.target<void (*)(TaskContext&)>(), nullptr);
+  EXPECT_EQ(Body().target<Call>(), nullptr);
+  EXPECT_EQ(Body(nullptr).target<LongCall>(), nullptr);
+}
+
 // ---- Cost ---------------------------------------------------------------------------------------
 
 #ifndef STRATA_TEST_SANITIZED

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -14,55 +13,10 @@
 #include <vector>
 
 #include "engine_support.hpp"
+#include "mailbox_lane.hpp"
 
 namespace strata::test {
 namespace {
-
-/// Keeps what was dispatched until the test takes it.
-class Mailbox : public ExternalLane {
- public:
-  struct Item {
-    DispatchId id;
-    TaskContext* context;
-    Body* body;
-  };
-  void dispatch(DispatchId id, TaskContext& context, Body& body) override {
-    const std::lock_guard lock(mutex_);
-    items_.push_back({id, &context, &body});
-    most_ = std::max(most_, items_.size());
-    ++dispatched_;
-  }
-  [[nodiscard]] std::size_t size() const {
-    const std::lock_guard lock(mutex_);
-    return items_.size();
-  }
-  [[nodiscard]] std::size_t most() const {
-    const std::lock_guard lock(mutex_);
-    return most_;
-  }
-  [[nodiscard]] int dispatched() const {
-    const std::lock_guard lock(mutex_);
-    return dispatched_;
-  }
-  bool take(Item& item) {
-    const std::lock_guard lock(mutex_);
-    if (items_.empty()) return false;
-    item = items_.front();
-    items_.pop_front();
-    return true;
-  }
-  Item take_when_there() {
-    Item item{};
-    EXPECT_TRUE(eventually([&] { return take(item); }));
-    return item;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::deque<Item> items_;
-  std::size_t most_ = 0;
-  int dispatched_ = 0;
-};
 
 /// Runs bodies at once, from within dispatch().
 class Inline : public ExternalLane {
@@ -111,10 +65,6 @@ class Remote {
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
-
-EngineOptions mailboxes(const std::vector<std::shared_ptr<Mailbox>>& boxes, unsigned depth) {
-  return {.kinds = {{.name = "chip", .external = {boxes.begin(), boxes.end()}, .depth = depth}}};
-}
 
 TEST(ExternalLanes, LateCompletionsKeepTheOrderOfDependencies) {
   for (const unsigned depth : {1U, 3U}) {

@@ -75,9 +75,9 @@ void SlabMap::wake() noexcept {
   os::futex_wake_all(changes_);
 }
 
-void SlabMap::add(std::uint32_t number, std::uint64_t bytes, os::UniqueFd memory) {
+std::byte* SlabMap::add(std::uint32_t number, std::uint64_t bytes, const os::UniqueFd& memory) {
   const auto same = [&](const auto& slab) { return slab->number == number && slab->mapping; };
-  if (std::any_of(slabs_.begin(), slabs_.end(), same)) return;
+  if (std::any_of(slabs_.begin(), slabs_.end(), same)) return nullptr;
   const auto memory_bytes = slab_memory_bytes(bytes);
   if (!memory_bytes) {
     throw InvalidArgument("slab " + std::to_string(number) + ": " + std::to_string(bytes) +
@@ -95,7 +95,9 @@ void SlabMap::add(std::uint32_t number, std::uint64_t bytes, os::UniqueFd memory
   std::erase_if(list, [&](const Slab* old) { return old->number == number; });
   list.push_back(slab.get());
   slabs_.push_back(std::move(slab));
+  std::byte* const data = slabs_.back()->mapping.data();
   publish(std::move(list));
+  return data;
 }
 
 void SlabMap::forget(std::uint32_t number) {

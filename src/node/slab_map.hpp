@@ -49,9 +49,10 @@ class SlabMap {
   SlabMap(const SlabMap&) = delete;
   SlabMap& operator=(const SlabMap&) = delete;
 
-  /// Maps a slab. Nothing if it is known. Throws InvalidArgument if the memory is not of that size,
+  /// Maps a slab; the descriptor may be closed afterwards. Returns where its data lie, or null if
+  /// the slab is known already. Throws InvalidArgument if the memory is not of that size,
   /// SystemError if it can't be mapped.
-  void add(std::uint32_t slab, std::uint64_t bytes, os::UniqueFd memory);
+  std::byte* add(std::uint32_t slab, std::uint64_t bytes, const os::UniqueFd& memory);
   /// Unmaps it.
   void forget(std::uint32_t slab);
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <ucontext.h>
 
 #include <algorithm>
 
@@ -10,24 +11,25 @@ namespace strata::trace {
 namespace {
 
 /// What is at the address that a fault accessed.
-std::string place_of(std::uint64_t address, const std::vector<MappedRange>& maps) {
+std::string place_of(const CrashReport& report) {
+  const std::uint64_t address = report.address;
   if (address < 65536) return "near null";
+  // An overflow steps a frame below what the thread has: the stack pointer is close to it.
+  constexpr std::uint64_t kOneFrame = 64 * 1024;
+  const std::uint64_t stack = report.registers[REG_RSP];
+  const bool near_stack = std::max(stack, address) - std::min(stack, address) <= kOneFrame;
+  const auto& maps = report.maps;
   const auto range = std::find_if(maps.begin(), maps.end(), [&](const MappedRange& candidate) {
     return address >= candidate.begin && address < candidate.end;
   });
-  if (range != maps.end()) {
-    return range->path.empty() ? "in memory without a name" : "in " + range->path;
+  if (range == maps.end()) {
+    if (maps.empty()) return "";
+    return near_stack ? "just below the stack: it has probably overflowed" : "far from anything";
   }
-  if (maps.empty()) return "";
-  for (const MappedRange& candidate : maps) {
-    // The guard below a stack: what a stack overflow runs into.
-    constexpr std::uint64_t kNear = 1 << 20;
-    if (candidate.path == "[stack]" && address < candidate.begin &&
-        candidate.begin - address <= kNear) {
-      return "just below the main thread's stack";
-    }
+  if (!range->readable && near_stack) {
+    return "in the guard of the stack: it has probably overflowed";
   }
-  return "where nothing is mapped";
+  return range->path.empty() ? "in memory without a name" : "in " + range->path;
 }
 
 std::string reason(int signal, int code) {
@@ -65,7 +67,7 @@ std::string CrashReport::headline() const {
     const std::string why = reason(signal, code);
     if (!why.empty()) line += ": " + why;
     if (signal == SIGSEGV || signal == SIGBUS) {
-      const std::string place = place_of(address, maps);
+      const std::string place = place_of(*this);
       line += fmt::format(", at address {:#x}", address);
       if (!place.empty()) line += " (" + place + ")";
     }

@@ -67,6 +67,7 @@ std::vector<MappedRange> ranges_of(std::string_view text) {
                       .end = line->end,
                       .file_offset = line->file_offset,
                       .inode = line->inode,
+                      .readable = line->readable,
                       .executable = line->executable,
                       .deleted = deleted,
                       .path = unescaped(path)});

@@ -51,6 +51,7 @@ struct MappedRange {
   std::uint64_t end = 0;
   std::uint64_t file_offset = 0;
   std::uint64_t inode = 0;
+  bool readable = false;
   bool executable = false;
   bool deleted = false;  ///< The file had been deleted or replaced when the process crashed.
   std::string path;      ///< "" where there is none; "[stack]" and the like are not files.

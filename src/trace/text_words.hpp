@@ -29,9 +29,17 @@ void store_text(TextWords<kBytes>& to, std::string_view text) noexcept {
     std::memcpy(&value, text.data() + word * 8, 8);
     to.words[word].store(value, std::memory_order_relaxed);
   }
-  if (bytes % 8 != 0) {
+  if (const std::size_t rest = bytes % 8; rest != 0) {
     std::uint64_t value = 0;
-    std::memcpy(&value, text.data() + word * 8, bytes % 8);
+    if (bytes >= 8) {
+      // The last eight bytes, of which some are stored already: one load instead of a call for a
+      // length that the compiler does not know.
+      std::memcpy(&value, text.data() + bytes - 8, 8);
+      value >>= (8 - rest) * 8;
+    } else {
+      for (std::size_t i = rest; i-- > 0;)
+        value = value << 8 | static_cast<unsigned char>(text[i]);
+    }
     to.words[word].store(value, std::memory_order_relaxed);
   }
 }

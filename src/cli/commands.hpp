@@ -1,0 +1,37 @@
+// The sub-commands of `strata`, as functions. main.cpp reads the command line; each of these does
+// one command's work, writes to stdout and stderr, and returns the exit code.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::cli {
+
+/// Exit code for a command line that makes no sense.
+inline constexpr int kUsage = 2;
+
+struct RunOptions {
+  std::vector<std::string> command;  ///< The program and its arguments.
+  std::string log_level;             ///< Empty: as the program or the environment says.
+  std::string log_file;              ///< Gets the log as well; empty: none.
+  bool prefix = true;
+  bool timestamps = false;
+};
+/// Runs a program with its log gathered; returns its exit code, or 128 + n if signal n killed it.
+int run(const RunOptions& options);
+
+struct PsOptions {
+  bool json = false;
+  std::optional<double> watch;  ///< Seconds between two looks; absent: look once.
+};
+/// Lists the trees of processes on this machine.
+int ps(const PsOptions& options);
+
+struct DoctorOptions {
+  bool json = false;
+};
+/// Looks whether this machine has what Strata needs; 1 if something is missing.
+int doctor(const DoctorOptions& options);
+
+}  // namespace strata::cli

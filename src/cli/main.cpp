@@ -1,0 +1,140 @@
+// The `strata` command: reads the command line and calls the sub-command.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "strata/version.hpp"
+
+namespace strata::cli {
+namespace {
+
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string name) const override {
+    return "Usage: " + name + " [OPTIONS] -- PROGRAM [ARGUMENTS...]\n";
+  }
+};
+
+void describe_run(CLI::App& app, RunOptions& options) {
+  app.description("Runs a program with its log gathered, and leaves nothing behind");
+  app.footer(
+      "The stderr of the program and of its workers comes out line by line, with the name of the\n"
+      "process in front; stdin and stdout are the program's own. Signals are forwarded. When the\n"
+      "program ends, what it leaves behind is named and ended. If this command is killed, so is\n"
+      "the program.\n"
+      "\n"
+      "Exit code: the program's; 128 + n if signal n killed it; 126 or 127 if it can't be "
+      "started.\n"
+      "\n"
+      "Examples:\n"
+      "  strata run -- ./train --steps 100\n"
+      "  strata run --log-level debug --log-file train.log -- ./train\n"
+      "  strata run --timestamps -- python3 train.py");
+  app.formatter(std::make_shared<RunFormatter>());
+  app.add_option("--log-level", options.log_level, "What Strata itself says")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+  app.add_option("--log-file", options.log_file, "Write the log to this file as well")
+      ->type_name("FILE");
+  app.add_flag_callback(
+      "--no-prefix", [&options] { options.prefix = false; },
+      "Leave out which process wrote a line");
+  app.add_flag("--timestamps", options.timestamps, "Put the time of day in front of each line");
+  app.prefix_command();  // From the program's name on, options are the program's.
+}
+
+void describe_ps(CLI::App& app, PsOptions& options) {
+  app.description("Lists the trees of Strata processes on this machine");
+  app.footer(
+      "Tells of each process that you may look at what it is, its state, and what it does since\n"
+      "when; also of those that hang or are stopped.\n"
+      "\n"
+      "Examples:\n"
+      "  strata ps\n"
+      "  strata ps --watch 0.5\n"
+      "  strata ps --json | jq '.trees[].path'");
+  app.add_flag("--json", options.json, "Print one JSON object; with --watch, one a line");
+  app.add_option("--watch", options.watch, "Look again every so many seconds")
+      ->expected(0, 1)
+      ->default_str("1")
+      ->type_name("[SECONDS]")
+      ->check(CLI::Range(0.01, 86400.0).description(""));
+}
+
+void describe_doctor(CLI::App& app, DoctorOptions& options) {
+  app.description("Looks whether this machine has what Strata needs");
+  app.footer(
+      "Tries kernel features, starting of processes, limits, CPUs, memory and programs. Says of\n"
+      "each whether it is there, and what to do if not.\n"
+      "\n"
+      "Exit code: 0 if Strata can run, 1 if something is missing that it needs.\n"
+      "\n"
+      "Examples:\n"
+      "  strata doctor\n"
+      "  strata doctor --json | jq '.checks[] | select(.status != \"ok\")'");
+  app.add_flag("--json", options.json, "Print one JSON object");
+}
+
+int main_with(int argc, char** argv) {
+  CLI::App app("Runs and looks at Strata programs and their worker processes.", "strata");
+  app.set_version_flag("--version", "strata " + std::string(version()));
+  app.require_subcommand(1);
+  app.footer("'strata COMMAND --help' tells more of each.");
+
+  RunOptions run_options;
+  PsOptions ps_options;
+  DoctorOptions doctor_options;
+  CLI::App* const run_app = app.add_subcommand("run");
+  describe_run(*run_app, run_options);
+  CLI::App* const ps_app = app.add_subcommand("ps");
+  describe_ps(*ps_app, ps_options);
+  CLI::App* const doctor_app = app.add_subcommand("doctor");
+  describe_doctor(*doctor_app, doctor_options);
+
+  // What stands behind the first "--" is another program's command line, and none of ours.
+  std::vector<std::string> own(argv + 1, argv + argc);
+  const auto dashes = std::find(own.begin(), own.end(), "--");
+  const bool separated = dashes != own.end();
+  if (separated) run_options.command.assign(std::next(dashes), own.end());
+  own.erase(dashes, own.end());
+  std::reverse(own.begin(), own.end());  // CLI11 takes them from the end.
+  try {
+    app.parse(own);
+    if (run_app->parsed()) {
+      const std::vector<std::string> rest = run_app->remaining();
+      if (!separated) {
+        run_options.command = rest;
+      } else if (!rest.empty()) {
+        throw CLI::ExtrasError("run", rest);
+      }
+      if (run_options.command.empty()) {
+        throw CLI::RequiredError("The program to run");
+      }
+    } else if (separated) {
+      throw CLI::ExtrasError("strata", run_options.command);
+    }
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  if (run_app->parsed()) return run(run_options);
+  if (ps_app->parsed()) return ps(ps_options);
+  return doctor(doctor_options);
+}
+
+}  // namespace
+}  // namespace strata::cli
+
+int main(int argc, char** argv) {
+  try {
+    return strata::cli::main_with(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "strata: %s\n", error.what());
+    return 1;
+  }
+}

@@ -99,6 +99,9 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
     const std::lock_guard lock(mutex_);
     if (closed_) {
       refusal = cancelled_error(text_of(context) + " was dropped: the Worker is closed");
+    } else if (shared_.any_task_cancelled.load(std::memory_order_seq_cst) &&
+               shared_.task_cancelled(context.task())) {
+      refusal = cancelled_error(text_of(context) + " was cancelled");
     } else if (context.named_lane() && (context.task().value <= cutoff_ || lost_)) {
       refusal = died(entry, last_cause_);
     } else if (mailbox_ == nullptr && !context.named_lane()) {
@@ -268,6 +271,7 @@ bool Endpoint::poll() {
       const std::lock_guard lock(mutex_);
       if (mailbox_ == nullptr) return any;
       const auto popped = mailbox_->pop();
+      if (popped.result == ipc::MailboxParent::PopResult::broken) shared_.timers_changed();
       if (popped.result != ipc::MailboxParent::PopResult::completion) return any;
       any = true;
       Entry entry = std::move(sent_.front());
@@ -553,6 +557,11 @@ os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
 std::string Endpoint::task_in_hand() {
   const std::lock_guard lock(mutex_);
   return sent_.empty() ? std::string() : text_of(*sent_.front().context);
+}
+
+bool Endpoint::lost() {
+  const std::lock_guard lock(mutex_);
+  return lost_;
 }
 
 std::string Endpoint::broken() {

@@ -45,6 +45,12 @@ struct EndpointContext {
   std::function<void()> timers_changed = {};  ///< Wakes the supervisor.
   /// "scale (in libmath.so)" for messages.
   std::function<std::string(CallableId)> callable_text = {};
+  /// Whether some task was cancelled that was at no endpoint then; written by any thread, read by
+  /// every dispatch. Sequentially consistent: a dispatch that does not see it is found at its
+  /// endpoint by the one who cancels.
+  std::atomic<bool> any_task_cancelled{false};
+  /// Whether that task is such a one; forgets it.
+  std::function<bool(TaskId)> task_cancelled = {};
 };
 
 class Endpoint final : public ExternalLane {
@@ -88,6 +94,8 @@ class Endpoint final : public ExternalLane {
   /// Looks at the limits of the task in hand: when to look next. Sets `overdue` if its worker must
   /// be ended.
   [[nodiscard]] os::Deadline next_timer(std::optional<Overdue>& overdue);
+  /// There is no process behind the lane, and there will be none unless somebody asks.
+  [[nodiscard]] bool lost();
   /// Of the task in hand, for messages: "task 17 'scale'", or empty.
   [[nodiscard]] std::string task_in_hand();
   /// Set when the mailbox says that the worker broke the protocol.

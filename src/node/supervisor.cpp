@@ -91,6 +91,12 @@ void Supervisor::stop(std::chrono::milliseconds limit) {
   });
 }
 
+void Supervisor::hasten(std::chrono::milliseconds limit) {
+  post([this, limit] {
+    if (phase_ == Phase::stopping) begin_stop(limit);
+  });
+}
+
 void Supervisor::replace(std::size_t child, std::string reason) {
   post([this, child, reason = std::move(reason)] {
     if (phase_ != Phase::running) return;

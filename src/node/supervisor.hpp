@@ -116,8 +116,10 @@ class Supervisor {
   // --- Commands ---
   void start(StartPlan plan);
   /// Ends all processes: asks, then insists, then kills, so that all is over at about `limit` from
-  /// now and a process that can't be ended is given up soon after. Again: the earlier limit counts.
+  /// now and a process that can't be ended is given up soon after.
   void stop(std::chrono::milliseconds limit);
+  /// While it stops: less time than it was given first.
+  void hasten(std::chrono::milliseconds limit);
   void replace(std::size_t child, std::string reason);
   void broadcast(Letter letter);
   /// Limits have changed: look at them again.

@@ -68,6 +68,7 @@ class WorkerState final : public SupervisorClient {
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
   [[nodiscard]] SlabStore& slabs() noexcept { return *slabs_; }
   [[nodiscard]] const WorkerOptions& options() const noexcept { return options_; }
+  [[nodiscard]] LogSink& log() noexcept { return log_; }
 
   // --- SupervisorClient ---
   void started() override;

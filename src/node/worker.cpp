@@ -1,0 +1,137 @@
+// The public faces of the node: Worker and Buffer.
+
+#include "strata/worker.hpp"
+
+#include <mutex>
+#include <utility>
+
+#include "node/live_workers.hpp"
+#include "node/worker_state.hpp"
+#include "strata/error.hpp"
+
+namespace strata {
+
+using node::WorkerState;
+
+namespace node {
+
+namespace {
+
+struct LiveWorkers {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<WorkerState>> all;
+};
+
+LiveWorkers& registry() {
+  static auto* const workers = new LiveWorkers;  // For destructors of static objects too.
+  return *workers;
+}
+
+}  // namespace
+
+void add_live_worker(const std::shared_ptr<WorkerState>& worker) {
+  LiveWorkers& workers = registry();
+  const std::lock_guard lock(workers.mutex);
+  std::erase_if(workers.all, [](const auto& each) { return each.expired(); });
+  workers.all.push_back(worker);
+}
+
+std::vector<std::shared_ptr<WorkerState>> live_workers() {
+  LiveWorkers& workers = registry();
+  const std::lock_guard lock(workers.mutex);
+  std::vector<std::shared_ptr<WorkerState>> alive;
+  for (const auto& each : workers.all) {
+    if (auto worker = each.lock()) alive.push_back(std::move(worker));
+  }
+  return alive;
+}
+
+}  // namespace node
+
+// ---- Worker -------------------------------------------------------------------------------------
+
+Worker::Worker(WorkerOptions options) : state_(std::make_shared<WorkerState>(std::move(options))) {
+  node::add_live_worker(state_);
+}
+
+Worker::~Worker() {
+  if (state_ == nullptr) return;
+  try {
+    close();
+  } catch (const std::exception& error) {
+    state_->log().message(LogLevel::error, state_->options().name, error.what());
+  }
+}
+
+void Worker::init() { state_->init(); }
+void Worker::close() { state_->close(state_->options().close_time_limit); }
+void Worker::close(std::chrono::milliseconds time_limit) { state_->close(time_limit); }
+void Worker::cancel() noexcept { state_->cancel(); }
+bool Worker::initialised() const noexcept { return state_->initialised(); }
+CallableId Worker::add(const Callable& callable) { return state_->add(callable); }
+KindId Worker::any_sub() const { return state_->kind("sub"); }
+KindId Worker::any_chip() const { return state_->kind("chip"); }
+KindId Worker::any_next() const { return state_->kind("next"); }
+LaneId Worker::sub(std::size_t index) const { return state_->lane("sub", index); }
+LaneId Worker::chip(std::size_t index) const { return state_->lane("chip", index); }
+LaneId Worker::next(std::size_t index) const { return state_->lane("next", index); }
+
+Buffer Worker::create_buffer(std::size_t bytes) {
+  auto buffer = state_->create_buffer(bytes);
+  buffer->owner = state_;
+  return Buffer(std::move(buffer));
+}
+
+Run Worker::submit(Engine::OrchestrationFn orchestration, RunOptions options) {
+  return state_->submit(std::move(orchestration), std::move(options));
+}
+Run Worker::run(const Engine::OrchestrationFn& orchestration, RunOptions options) {
+  return state_->run(orchestration, std::move(options));
+}
+void Worker::cancel(TaskId task) { state_->cancel_task(task); }
+void Worker::replace(LaneId lane) { state_->replace(lane); }
+std::vector<ProcessStatus> Worker::processes() const { return state_->processes(); }
+EngineStats Worker::stats() const { return state_->engine().stats(); }
+
+// ---- Buffer -------------------------------------------------------------------------------------
+
+Buffer::Buffer(Buffer&&) noexcept = default;
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    release();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Buffer::~Buffer() { release(); }
+
+void Buffer::release() noexcept {
+  const auto state = std::exchange(state_, nullptr);
+  if (state == nullptr) return;
+  const std::shared_ptr<WorkerState> owner = state->owner.lock();
+  if (owner == nullptr) return;  // Its memory went with it.
+  node::SlabStore& slabs = owner->slabs();
+  owner->engine().remove_buffer_later(state->id,
+                                      [&slabs, range = state->range] { slabs.release(range); });
+}
+
+std::byte* Buffer::data() const noexcept {
+  return state_ == nullptr ? nullptr : state_->range.data;
+}
+std::size_t Buffer::bytes() const noexcept { return state_ == nullptr ? 0 : state_->range.bytes; }
+BufferId Buffer::id() const noexcept { return state_ == nullptr ? BufferId{} : state_->id; }
+
+Tensor Buffer::tensor(DType dtype, std::span<const std::int64_t> shape,
+                      std::size_t byte_offset) const {
+  const Tensor tensor(id(), static_cast<std::int64_t>(byte_offset), dtype, shape);
+  if (byte_offset > bytes() || static_cast<std::size_t>(tensor.bytes()) > bytes() - byte_offset) {
+    throw InvalidArgument(
+        "Buffer::tensor: " + tensor.to_string() + " needs " + std::to_string(tensor.bytes()) +
+        " bytes at " + std::to_string(byte_offset) + "; the buffer has " + std::to_string(bytes()));
+  }
+  return tensor;
+}
+
+}  // namespace strata

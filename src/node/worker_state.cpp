@@ -1,0 +1,588 @@
+#include "node/worker_state.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "ipc/control_channel.hpp"
+#include "node/own_record.hpp"
+#include "node/protocol.hpp"
+#include "node/this_program.hpp"
+#include "node/worker_process.hpp"
+#include "node/worker_progress.hpp"
+#include "os/mapping.hpp"
+#include "os/memfd.hpp"
+#include "os/spawn.hpp"
+#include "strata/error.hpp"
+#include "trace/recorder.hpp"
+
+namespace strata::node {
+
+namespace {
+
+constexpr const char* kSub = "sub";
+constexpr const char* kChip = "chip";
+constexpr const char* kNext = "next";
+/// Callables in one message.
+constexpr std::size_t kCallablesAtOnce = 500;
+
+unsigned height_of(const WorkerOptions& options) {
+  unsigned height = 0;
+  for (const WorkerOptions& next : options.next_level)
+    height = std::max(height, height_of(next));
+  return height + 1;
+}
+
+bool runs_this_program(const WorkerOptions& options) {
+  const auto is_this = [](const auto& each) { return each.program == WorkerProgram::this_program; };
+  return std::any_of(options.subs.begin(), options.subs.end(), is_this) ||
+         std::any_of(options.next_level.begin(), options.next_level.end(),
+                     [&](const auto& next) { return is_this(next) || runs_this_program(next); });
+}
+
+/// Throws InvalidArgument for what can't work.
+void check(const WorkerOptions& options, const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument("WorkerOptions of " + path + ": " + why);
+  };
+  std::size_t subs = 0;
+  for (const SubWorkerOptions& sub : options.subs)
+    subs += sub.count;
+  if (subs + options.chips.size() + options.next_level.size() == 0) {
+    refuse("there are no chips, subs or next_level workers, so no task could run");
+  }
+  if (options.depth == 0 || options.depth > 64) {
+    refuse("depth is " + std::to_string(options.depth) + "; it must be 1 to 64");
+  }
+  if (options.start_time_limit.count() <= 0) refuse("start_time_limit must be above zero");
+  if (options.close_time_limit.count() < 0) refuse("close_time_limit is below zero");
+  if (options.cancel_grace.count() < 0) refuse("cancel_grace is below zero");
+  for (std::size_t i = 0; i < options.chips.size(); ++i) {
+    if (options.chips[i].lanes == 0) refuse("chips[" + std::to_string(i) + "].lanes is 0");
+  }
+  for (std::size_t i = 0; i < options.next_level.size(); ++i) {
+    const WorkerOptions& next = options.next_level[i];
+    const std::string name = path + "/next[" + std::to_string(i) + "]";
+    if (next.program == WorkerProgram::strata_worker && runs_this_program(next)) {
+      refuse("workers below " + name + " run this_program, so " + name +
+             " itself must: set its `program`");
+    }
+    check(next, name);
+  }
+}
+
+nlohmann::json setup_of(const std::optional<Callable>& setup) {
+  return setup ? to_json(*setup) : nlohmann::json();
+}
+
+std::string bytes_of(ipc::Message& message) {
+  const auto size = message.body().at("bytes").get<std::size_t>();
+  if (message.descriptors().size() != 1) throw InvalidArgument("a value without its memory");
+  const int memory = message.descriptors().front().get();
+  os::require_sealed(memory, size);
+  if (size == 0) return {};
+  const os::Mapping mapping = os::Mapping::shared_read_only(memory, size);
+  return {reinterpret_cast<const char*>(mapping.data()), size};
+}
+
+}  // namespace
+
+WorkerState::WorkerState(WorkerOptions options, Placement placement)
+    : options_(std::move(options)),
+      placement_(placement),
+      log_({.level = options_.log_level, .marked = is_worker_process()}) {
+  refuse_in_worker_process();
+  check(options_, options_.name);
+  make_own_record(options_.name);
+  if (placement_.tree_page < 0) {
+    tree_page_ = ipc::SpinnerBudget::make(ipc::SpinnerBudget::default_limit());
+  }
+  const int tree_page = tree_page_ ? tree_page_.get() : placement_.tree_page;
+  budget_ = std::make_unique<ipc::SpinnerBudget>(tree_page);
+  slabs_ = std::make_unique<SlabStore>(SlabStore::Options{
+      .first_number = placement_.first_slab,
+      .numbers = placement_.slab_numbers / 16,
+      .added =
+          [this](const SlabStore::Slab& slab) {
+            if (supervisor_ == nullptr) return;
+            supervisor_->broadcast(
+                {.body = {{"type", "slab"}, {"slab", slab.slab}, {"bytes", slab.bytes}},
+                 .descriptors = {slab.memory}});
+          },
+      .dropped =
+          [this](std::uint32_t slab) {
+            if (supervisor_ == nullptr) return;
+            supervisor_->broadcast({.body = {{"type", "forget_slab"}, {"slab", slab}}});
+          }});
+  heap_ = slabs_->create(options_.heap, SlabStore::Populate::no);
+  make_children(placement_);
+  make_engine();
+  supervisor_ = std::make_unique<Supervisor>(
+      SupervisorOptions{.path = options_.name,
+                        .children = specs_,
+                        .start_time_limit = options_.start_time_limit,
+                        .replace_dead_workers = options_.replace_dead_workers,
+                        .tree_page = tree_page,
+                        .budget = budget_.get(),
+                        .log = &log_},
+      *this);
+  progress_->set_event(supervisor_->completion_event());
+}
+
+WorkerState::~WorkerState() = default;
+
+void WorkerState::make_children(const Placement& placement) {
+  const auto add = [&](ChildSpec spec, const char* kind) {
+    specs_.push_back(std::move(spec));
+    kinds_.push_back(kind);
+  };
+  const std::string prefix = options_.name + "/";
+  std::size_t subs = 0;
+  for (const SubWorkerOptions& group : options_.subs) {
+    for (unsigned i = 0; i < group.count; ++i) {
+      ChildSpec spec{.path = prefix + "sub[" + std::to_string(subs++) + "]",
+                     .role = "sub worker",
+                     .program = group.program};
+      spec.configure = {{"path", spec.path}, {"role", spec.role}, {"setup", setup_of(group.setup)}};
+      add(std::move(spec), kSub);
+    }
+  }
+  for (std::size_t i = 0; i < options_.chips.size(); ++i) {
+    const ChipOptions& chip = options_.chips[i];
+    ChildSpec spec{.path = prefix + "chip[" + std::to_string(i) + "]", .role = "chip worker"};
+    spec.configure = {{"path", spec.path},
+                      {"role", spec.role},
+                      {"setup", setup_of(chip.setup)},
+                      {"platform", chip.platform},
+                      {"lanes", chip.lanes}};
+    add(std::move(spec), kChip);
+  }
+  // Slab numbers: a sixteenth is our own, the rest is shared out to the workers below.
+  const std::size_t below = options_.next_level.size();
+  const std::uint32_t own = placement.slab_numbers / 16;
+  const std::uint32_t each =
+      below == 0 ? 0 : (placement.slab_numbers - own) / static_cast<std::uint32_t>(below);
+  for (std::size_t i = 0; i < below; ++i) {
+    WorkerOptions next = options_.next_level[i];
+    next.name = prefix + "next[" + std::to_string(i) + "]";
+    ChildSpec spec{.path = next.name,
+                   .role = "next-level worker",
+                   .program = next.program,
+                   .height = height_of(next)};
+    spec.configure = {{"path", spec.path},
+                      {"role", spec.role},
+                      {"setup", setup_of(next.setup)},
+                      {"options", to_json(next)},
+                      {"first_slab", placement.first_slab + own + each * i},
+                      {"slab_numbers", each}};
+    add(std::move(spec), kNext);
+  }
+}
+
+void WorkerState::make_engine() {
+  shared_.slabs = slabs_.get();
+  shared_.cancel_grace = options_.cancel_grace;
+  shared_.timers_changed = [this] { supervisor_->timers_changed(); };
+  shared_.callable_text = [this](CallableId id) { return text_of(id); };
+  shared_.task_cancelled = [this](TaskId task) {
+    const std::lock_guard lock(tasks_mutex_);
+    return cancelled_tasks_.erase(task) != 0;
+  };
+  EngineOptions engine;
+  engine.window = options_.window;
+  engine.heap = options_.heap;
+  engine.heap_memory = heap_.data;
+  engine.max_open_runs = options_.max_open_runs;
+  for (const ChildSpec& spec : specs_)
+    endpoints_.push_back(std::make_shared<Endpoint>(spec.path, shared_));
+  for (const char* kind : {kSub, kChip, kNext}) {
+    KindOptions lanes{.name = kind, .depth = options_.depth};
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      if (kinds_[i] == kind) lanes.external.push_back(endpoints_[i]);
+    }
+    if (!lanes.external.empty()) engine.kinds.push_back(std::move(lanes));
+  }
+  progress_ = std::make_shared<WorkerProgress>(endpoints_, *budget_);
+  engine.progress = progress_;
+  engine_ = std::make_unique<Engine>(std::move(engine));
+  shared_.engine = engine_.get();
+  for (const char* kind : {kSub, kChip, kNext}) {
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      if (kinds_[i] != kind) continue;
+      const LaneId lane = engine_->lanes(engine_->kind(kind))[next++];
+      endpoints_[i]->set_lane(lane);
+      engine_->suspend_lane(lane);  // Until a process is there.
+    }
+  }
+}
+
+// ---- Life ---------------------------------------------------------------------------------------
+
+void WorkerState::init() {
+  StartPlan plan;
+  plan.limit = options_.start_time_limit;
+  plan.deadline =
+      os::earlier(os::Deadline::after(options_.start_time_limit), placement_.start_deadline);
+  if (runs_this_program(options_)) {
+    if (this_program() == nullptr) {
+      throw InvalidState(
+          "Worker::init: " + options_.name +
+          " has workers that run this_program, but no ProcessScope was constructed: make it the "
+          "first thing in main()");
+    }
+    check_program_functions();
+  }
+  const bool small_program = std::any_of(specs_.begin(), specs_.end(), [](const ChildSpec& spec) {
+    return spec.program == WorkerProgram::strata_worker;
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    if (life_ != Life::closed) {
+      throw InvalidState("Worker::init: " + options_.name +
+                         " is initialised, or being initialised or closed; close() it first");
+    }
+    if (small_program && !program_) program_ = find_worker_program(options_.worker_program);
+    if (program_) {
+      plan.worker_program = program_->file.get();
+      plan.worker_program_path = program_->path;
+    }
+    life_ = Life::starting;
+    cancelled_ = false;
+    start_fault_.reset();
+    problems_.clear();
+  }
+  plan.environment = os::current_environment();
+  for (const auto& endpoint : endpoints_)
+    endpoint->open();
+  supervisor_->start(std::move(plan));
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return life_ == Life::running || life_ == Life::closed; });
+  if (life_ == Life::running) return;
+  if (start_fault_ && !cancelled_) throw StartFailed(start_fault_->to_string(), *start_fault_);
+  throw Cancelled("Worker::init: the start of " + options_.name + " was cancelled");
+}
+
+void WorkerState::started() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (life_ == Life::starting) life_ = Life::running;
+  }
+  changed_.notify_all();
+}
+
+void WorkerState::start_failed(const WorkerFault& first) {
+  for (const auto& endpoint : endpoints_)
+    endpoint->close();
+  {
+    const std::lock_guard lock(mutex_);
+    start_fault_ = first;
+    // If somebody closes it meanwhile, stopped() comes too.
+    if (life_ == Life::starting) life_ = Life::closed;
+  }
+  changed_.notify_all();
+}
+
+bool WorkerState::begin_stop(std::chrono::milliseconds limit) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (life_ == Life::closed) return false;
+    if (std::exchange(life_, Life::stopping) == Life::stopping) {
+      supervisor_->hasten(limit);
+      return true;
+    }
+    cancelled_ = true;
+  }
+  cancel_runs();
+  for (const auto& endpoint : endpoints_)
+    endpoint->close();
+  supervisor_->stop(limit);
+  return true;
+}
+
+void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (life_ != Life::stopping) return;
+    life_ = Life::closed;
+    problems_ = problems;
+  }
+  changed_.notify_all();
+}
+
+void WorkerState::close(std::chrono::milliseconds limit) {
+  const os::Deadline deadline = os::Deadline::after(limit + std::chrono::milliseconds(500));
+  std::vector<WorkerFault> problems;
+  (void)begin_stop(limit);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return life_ == Life::closed; });
+    problems = std::exchange(problems_, {});
+  }
+  // A Worker that was cancelled may be closed already, with runs that still wind down.
+  for (WorkerFault& fault : wait_for_runs(deadline))
+    problems.push_back(std::move(fault));
+  if (problems.empty()) return;
+  std::string text = "Worker::close: " + options_.name + " is closed, but not all ended well";
+  for (const WorkerFault& fault : problems)
+    text += "\n" + fault.to_string();
+  throw CloseFailed(text, std::move(problems));
+}
+
+void WorkerState::cancel() noexcept { (void)begin_stop(options_.close_time_limit); }
+
+bool WorkerState::initialised() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return life_ == Life::running;
+}
+
+// ---- Runs ---------------------------------------------------------------------------------------
+
+void WorkerState::require_running(const char* caller) const {
+  const std::lock_guard lock(mutex_);
+  if (life_ == Life::running) return;
+  if (cancelled_) {
+    throw Cancelled(std::string(caller) + ": " + options_.name + " was cancelled or closed");
+  }
+  throw InvalidState(std::string(caller) + ": " + options_.name +
+                     " has no worker processes; call init() first");
+}
+
+/// Remembers a run, so that closing can cancel it.
+void WorkerState::keep(const Run& run) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(runs_, [](const Run& each) { return each.done(); });
+    runs_.push_back(run);
+    if (life_ == Life::running) return;
+  }
+  run.cancel();
+}
+
+void WorkerState::cancel_runs() {
+  std::vector<Run> runs;
+  {
+    const std::lock_guard lock(mutex_);
+    runs = runs_;
+  }
+  for (const Run& run : runs)
+    run.cancel();
+}
+
+std::vector<WorkerFault> WorkerState::wait_for_runs(os::Deadline deadline) {
+  std::vector<Run> runs;
+  {
+    const std::lock_guard lock(mutex_);
+    runs.swap(runs_);
+  }
+  std::vector<WorkerFault> problems;
+  for (const Run& run : runs) {
+    if (run.wait_until(deadline.time_point())) continue;
+    problems.push_back(
+        {.path = options_.name,
+         .role = "node",
+         .state = "closed",
+         .cause = "the orchestration of " + run.name() + " was cancelled and has not returned"});
+    const std::lock_guard lock(mutex_);
+    runs_.push_back(run);
+  }
+  return problems;
+}
+
+Run WorkerState::submit(Engine::OrchestrationFn orchestration, RunOptions options) {
+  require_running("Worker::submit");
+  const Run run = engine_->submit(std::move(orchestration), std::move(options));
+  keep(run);
+  return run;
+}
+
+Run WorkerState::run(const Engine::OrchestrationFn& orchestration, RunOptions options) {
+  require_running("Worker::run");
+  return engine_->run(
+      [&](Orchestration& run) {
+        keep(run.run());
+        orchestration(run);
+      },
+      std::move(options));
+}
+
+void WorkerState::cancel_task(TaskId task) {
+  // Noted first: a dispatch that is under way meanwhile looks here, or is found below.
+  {
+    const std::lock_guard lock(tasks_mutex_);
+    cancelled_tasks_.insert(task);
+    // Ids only grow; those of tasks that ended long ago need no place here.
+    while (cancelled_tasks_.size() > options_.window)
+      cancelled_tasks_.erase(cancelled_tasks_.begin());
+  }
+  shared_.any_task_cancelled.store(true, std::memory_order_seq_cst);
+  bool found = false;
+  for (const auto& endpoint : endpoints_)
+    found = endpoint->cancel_task(task) || found;
+  if (!found) return;
+  const std::lock_guard lock(tasks_mutex_);
+  cancelled_tasks_.erase(task);
+}
+
+// ---- What tasks use -----------------------------------------------------------------------------
+
+CallableId WorkerState::add(const Callable& callable) {
+  if (callable.symbol.empty() ||
+      (callable.source == Callable::Source::library && callable.library.empty())) {
+    throw InvalidArgument("Worker::add: the callable names no function");
+  }
+  const nlohmann::json json = to_json(callable);
+  CallableId id;
+  {
+    const std::lock_guard lock(callables_mutex_);
+    const auto next = static_cast<std::uint32_t>(callables_.size() + 1);
+    const auto [place, added] = callable_ids_.emplace(json.dump(), next);
+    if (!added) return CallableId{place->second};
+    callables_.push_back(callable);
+    id.value = next;
+  }
+  nlohmann::json entry = json;
+  entry["id"] = id.value;
+  supervisor_->broadcast(
+      {.body = {{"type", "register"}, {"callables", nlohmann::json::array({entry})}}});
+  return id;
+}
+
+std::string WorkerState::text_of(CallableId callable) const {
+  const std::lock_guard lock(callables_mutex_);
+  if (callable.value == 0 || callable.value > callables_.size()) {
+    return "callable " + std::to_string(callable.value) + ", which was never added";
+  }
+  return callables_[callable.value - 1].to_string();
+}
+
+std::vector<Letter> WorkerState::greetings() {
+  std::vector<Letter> letters;
+  for (const SlabStore::Slab& slab : slabs_->slabs()) {
+    letters.push_back({.body = {{"type", "slab"}, {"slab", slab.slab}, {"bytes", slab.bytes}},
+                       .descriptors = {slab.memory}});
+  }
+  const std::lock_guard lock(callables_mutex_);
+  for (std::size_t begin = 0; begin < callables_.size(); begin += kCallablesAtOnce) {
+    nlohmann::json batch = nlohmann::json::array();
+    const std::size_t end = std::min(begin + kCallablesAtOnce, callables_.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      nlohmann::json entry = to_json(callables_[i]);
+      entry["id"] = i + 1;
+      batch.push_back(std::move(entry));
+    }
+    letters.push_back({.body = {{"type", "register"}, {"callables", std::move(batch)}}});
+  }
+  return letters;
+}
+
+std::shared_ptr<BufferState> WorkerState::create_buffer(std::size_t bytes) {
+  auto buffer = std::make_shared<BufferState>();
+  buffer->range = slabs_->create(bytes);
+  buffer->id = engine_->add_buffer(buffer->range.data, bytes);
+  return buffer;
+}
+
+KindId WorkerState::kind(const char* name) const {
+  if (std::none_of(kinds_.begin(), kinds_.end(),
+                   [&](const char* kind) { return std::strcmp(kind, name) == 0; })) {
+    throw InvalidArgument("Worker: " + options_.name + " has no " + name + " workers");
+  }
+  return engine_->kind(name);
+}
+
+LaneId WorkerState::lane(const char* name, std::size_t index) const {
+  const std::vector<LaneId> lanes = engine_->lanes(kind(name));
+  if (index >= lanes.size()) {
+    throw InvalidArgument("Worker: " + options_.name + " has no " + name + "[" +
+                          std::to_string(index) + "]: there are " + std::to_string(lanes.size()));
+  }
+  return lanes[index];
+}
+
+void WorkerState::replace(LaneId lane) {
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    if (endpoints_[i]->lane() == lane) {
+      supervisor_->replace(i, "was ended on request (Worker::replace)");
+      return;
+    }
+  }
+  throw InvalidArgument("Worker::replace: there is no lane " + std::to_string(lane.value));
+}
+
+std::vector<ProcessStatus> WorkerState::processes() {
+  std::vector<ProcessStatus> all = supervisor_->processes();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].lane = endpoints_[i]->lane();
+    all[i].task = endpoints_[i]->task_in_hand();
+  }
+  return all;
+}
+
+// ---- From the supervisor ------------------------------------------------------------------------
+
+void WorkerState::child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent> mailbox) {
+  engine_->fail_kind(engine_->kind(kinds_[child]), nullptr);
+  endpoints_[child]->up(std::move(mailbox));
+  progress_->serve();  // Arms the new mailbox too.
+}
+
+void WorkerState::child_down(std::size_t child, const WorkerFault& cause, bool lost) {
+  endpoints_[child]->down(cause, lost);
+  if (!lost) return;
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    if (kinds_[i] == kinds_[child] && !endpoints_[i]->lost()) return;
+  }
+  // Nobody is left who could run what asks for any worker of the kind.
+  engine_->fail_kind(
+      engine_->kind(kinds_[child]),
+      std::make_exception_ptr(WorkerDied(
+          std::string("no ") + kinds_[child] + " worker is left: " + cause.to_string(), cause)));
+}
+
+void WorkerState::child_message(std::size_t child, ipc::Message& message) {
+  const nlohmann::json& body = message.body();
+  const std::string type = body.at("type").get<std::string>();
+  Endpoint& endpoint = *endpoints_[child];
+  if (type == "registered") {
+    for (const nlohmann::json& id : body.at("ids"))
+      endpoint.confirm(CallableId{id.get<std::uint32_t>()});
+  } else if (type == "not_registered") {
+    endpoint.refuse(CallableId{body.at("id").get<std::uint32_t>()}, fault_from(body.at("fault")));
+  } else if (type == "task_failed") {
+    endpoint.story(body.at("dispatch").get<std::uint64_t>(), fault_from(body.at("fault")));
+  } else if (type == "task_value") {
+    endpoint.value(body.at("dispatch").get<std::uint64_t>(), bytes_of(message));
+  } else if (type == "lost") {
+    log_.message(LogLevel::debug, specs_[child].path, "lost " + body.at("path").dump());
+  } else {
+    throw InvalidArgument("unknown type '" + type + "'");
+  }
+}
+
+void WorkerState::completions() { progress_->serve(); }
+
+os::Deadline WorkerState::look_at_limits(std::size_t child, std::optional<std::string>& end) {
+  std::optional<Endpoint::Overdue> overdue;
+  const os::Deadline next = endpoints_[child]->next_timer(overdue);
+  if (overdue) end = overdue->why;
+  const std::string broken = endpoints_[child]->broken();
+  if (!broken.empty()) end = "broke its mailbox: " + broken;
+  return next;
+}
+
+std::string WorkerState::task_in_hand(std::size_t child) {
+  return endpoints_[child]->task_in_hand();
+}
+
+// ---- Access -------------------------------------------------------------------------------------
+
+std::unique_ptr<Worker> WorkerAccess::make(WorkerOptions options, Placement placement) {
+  return std::unique_ptr<Worker>(
+      new Worker(std::make_shared<WorkerState>(std::move(options), placement)));
+}
+
+WorkerState& WorkerAccess::state(Worker& worker) noexcept { return *worker.state_; }
+
+}  // namespace strata::node

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/duration_text.hpp"
 #include "graph/region.hpp"
 #include "strata/error.hpp"
 #include "trace/recorder.hpp"
@@ -313,9 +314,9 @@ Endpoint::Report Endpoint::finished(Entry& entry) const {
   const ipc::CompletionFrame& frame = entry.story->frame;
   const std::string task = text_of(*entry.context);
   if (entry.over_limit) {
-    report.error = std::make_exception_ptr(DeadlineExceeded(
-        task + " ran longer on " + path_ + " than its time limit of " +
-        std::to_string(std::chrono::duration<double>(entry.call.time_limit()).count()) + " s"));
+    report.error = std::make_exception_ptr(
+        DeadlineExceeded(task + " ran longer on " + path_ + " than its time limit of " +
+                         base::duration_text(entry.call.time_limit())));
     return report;
   }
   switch (frame.status) {
@@ -451,10 +452,10 @@ void Endpoint::refuse(CallableId callable, WorkerFault why) {
 std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause) const {
   const std::string task = text_of(*entry.context);
   if (entry.over_limit) {
-    return std::make_exception_ptr(DeadlineExceeded(
-        task + " ran longer than its time limit of " +
-        std::to_string(std::chrono::duration<double>(entry.call.time_limit()).count()) +
-        " s and did not stop when told; " + cause.to_string()));
+    return std::make_exception_ptr(DeadlineExceeded(task + " ran longer than its time limit of " +
+                                                    base::duration_text(entry.call.time_limit()) +
+                                                    " and did not stop when told; " +
+                                                    cause.to_string()));
   }
   if (entry.context->cancelled()) {
     return cancelled_error(task + " was cancelled; " + cause.to_string());
@@ -545,9 +546,8 @@ os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
   if (entry.grace.passed() && !closed_) {
     overdue = Overdue{text_of(*entry.context) +
                       (entry.over_limit ? " ran longer than its time limit" : " was cancelled") +
-                      " and went on for " +
-                      std::to_string(std::chrono::duration<double>(shared_.cancel_grace).count()) +
-                      " s after it was told, so its worker was ended"};
+                      " and went on for " + base::duration_text(shared_.cancel_grace) +
+                      " after it was told, so its worker was ended"};
     return os::Deadline::never();
   }
   return os::earlier(entry.over_limit ? os::Deadline::never() : entry.limit,

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <utility>
 
+#include "base/duration_text.hpp"
 #include "base/fault_point.hpp"
 #include "ipc/lifeline.hpp"
 #include "ipc/spinner_budget.hpp"
@@ -29,13 +30,6 @@ namespace strata::node {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string seconds(std::chrono::milliseconds time) {
-  std::string text = std::to_string(static_cast<double>(time.count()) / 1000.0);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
 
 std::pair<os::UniqueFd, os::UniqueFd> make_pipe() {
   int ends[2];
@@ -210,10 +204,10 @@ void Supervisor::blame(Child& child, ChildEvent event, ChildState state) {
   if (!child.reason.empty() || child.own_words) return;
   switch (event) {
     case ChildEvent::timeout:
-      child.reason =
-          "was not ready within " + seconds(plan_.limit.count() != 0 && phase_ == Phase::starting
-                                                ? plan_.limit
-                                                : options_.start_time_limit);
+      child.reason = "was not ready within " +
+                     base::duration_text(plan_.limit.count() != 0 && phase_ == Phase::starting
+                                             ? plan_.limit
+                                             : options_.start_time_limit);
       return;
     case ChildEvent::disconnected:
       child.reason = "closed its control channel";
@@ -296,7 +290,8 @@ void Supervisor::bury(Child& child, ChildState from) {
   WorkerFault fault = fault_of(child, from);
   if (from == ChildState::killing && phase_ == Phase::stopping && !gone_well) {
     fault.task = child.task_when_ended;
-    fault.cause = "did not stop within " + seconds(stop_plan_.limit) + " and was killed";
+    fault.cause =
+        "did not stop within " + base::duration_text(stop_plan_.limit) + " and was killed";
   }
   child.of_process = ChildResources{};
   settle(child, std::move(fault), gone_well);

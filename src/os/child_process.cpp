@@ -47,6 +47,12 @@ ExitStatus status_from_pidfd(int pidfd) noexcept {
   return {};
 }
 
+/// Whether the process has ended, which a pidfd tells to anybody.
+bool has_ended(int pidfd) noexcept {
+  pollfd state{.fd = pidfd, .events = POLLIN, .revents = 0};
+  return ::poll(&state, 1, 0) == 1 && (state.revents & POLLIN) != 0;
+}
+
 int wait_by_pidfd(int pidfd, siginfo_t* info) noexcept {
   if (const int error = base::fault_error("os.child.wait"); error != 0) {
     errno = error;
@@ -108,10 +114,11 @@ std::optional<ExitStatus> ChildProcess::try_wait() {
     status_ = ExitStatus{
         .kind = info.si_code == CLD_EXITED ? ExitStatus::Kind::exited : ExitStatus::Kind::signalled,
         .value = info.si_status};
-  } else if (errno == ECHILD) {
+  } else if (errno == ECHILD && has_ended(pidfd_.get())) {
     status_ = status_from_pidfd(pidfd_.get());
   }
-  // Any other error is one that a test injects: a process which the kernel won't give back.
+  // Otherwise it is not ours to wait for and still runs (seen from a fork of this process), or a
+  // test injects an error: a process which the kernel won't give back.
   return status_;
 }
 

@@ -171,6 +171,18 @@ TEST(ChildProcess, ProcessThatTheKernelWontGiveBackIsWaitedForUpToTheDeadline) {
   EXPECT_EQ(child.wait(Deadline::never()), (ExitStatus{ExitStatus::Kind::exited, 7}));
 }
 
+TEST(ChildProcess, OneThatIsNotOursToWaitForHasNotEndedWhileItRuns) {
+  if (!base::kFaultPoints) GTEST_SKIP() << "this build has no fault points";
+  ChildProcess child = spawn(child_options({"sleep"}));
+  base::set_faults("os.child.wait=error:10");
+  EXPECT_EQ(child.try_wait(), std::nullopt);
+  EXPECT_EQ(child.wait(Deadline::after(1ms)), std::nullopt);
+  child.send(SIGKILL);
+  EXPECT_EQ(child.wait(Deadline::never()), ExitStatus{});
+  base::set_faults("");
+  EXPECT_EQ(::waitpid(child.pid(), nullptr, 0), child.pid());
+}
+
 TEST(ChildProcess, DestructorNeitherWaitsNorKills) {
   test::Pipe pipe = test::make_pipe();
   pid_t pid = -1;

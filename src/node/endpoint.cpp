@@ -340,7 +340,8 @@ Endpoint::Report Endpoint::finished(Entry& entry) const {
   }
   WorkerFault fault = entry.story->fault.value_or(
       WorkerFault{.path = path_, .cause = "the task failed, and nothing more is known of it"});
-  fault.task = task;
+  // What comes from further down names the task there.
+  if (fault.path == path_ || fault.task.empty()) fault.task = task;
   if (fault.callable.empty()) fault.callable = shared_.callable_text(entry.call.callable());
   if (entry.cancelled && fault.type.find("Cancelled") != std::string::npos) {
     report.error = cancelled_error(task + " was cancelled");

@@ -99,7 +99,7 @@ struct SupervisorOptions {
 /// What processes are made of at one start.
 struct StartPlan {
   os::Deadline deadline;
-  std::chrono::milliseconds limit{0};  ///< What the deadline was made of, for messages.
+  std::chrono::milliseconds limit{0};  ///< Of the deadline, for messages; 0: it is not ours.
   std::vector<std::string> environment = {};
   int worker_program = -1;  ///< O_PATH, not owned; outlives the run of the Worker.
   std::string worker_program_path = {};
@@ -160,6 +160,7 @@ class Supervisor {
   void bury(Child& child, ChildState from);
   void abandon(Child& child);
   void settle(Child& child, WorkerFault fault, bool gone_well);
+  [[nodiscard]] std::string late_text(const Child& child) const;
   [[nodiscard]] WorkerFault fault_of(Child& child, ChildState from);
   void begin_stop(std::chrono::milliseconds limit);
   void check_all_gone();

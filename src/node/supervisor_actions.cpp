@@ -198,16 +198,21 @@ void Supervisor::announce(Child& child) {
 
 // ---- Blame --------------------------------------------------------------------------------------
 
+std::string Supervisor::late_text(const Child& child) const {
+  const bool replaces = child.incarnation > 1 && phase_ == Phase::running;
+  const std::chrono::milliseconds limit = replaces ? options_.start_time_limit : plan_.limit;
+  // Further down in a tree the deadline comes from above.
+  if (limit.count() == 0) return "was not ready by the deadline for the start of the whole tree";
+  return "was not ready within " + base::duration_text(limit);
+}
+
 /// Writes down why a process is ended, if that is not known yet.
 void Supervisor::blame(Child& child, ChildEvent event, ChildState state) {
   if (!child.failed_in) child.failed_in = state;
   if (!child.reason.empty() || child.own_words) return;
   switch (event) {
     case ChildEvent::timeout:
-      child.reason = "was not ready within " +
-                     base::duration_text(plan_.limit.count() != 0 && phase_ == Phase::starting
-                                             ? plan_.limit
-                                             : options_.start_time_limit);
+      child.reason = late_text(child);
       return;
     case ChildEvent::disconnected:
       child.reason = "closed its control channel";

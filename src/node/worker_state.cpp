@@ -222,9 +222,12 @@ void WorkerState::make_engine() {
 
 void WorkerState::init() {
   StartPlan plan;
-  plan.limit = options_.start_time_limit;
-  plan.deadline =
-      os::earlier(os::Deadline::after(options_.start_time_limit), placement_.start_deadline);
+  plan.deadline = os::Deadline::after(options_.start_time_limit);
+  if (placement_.start_deadline < plan.deadline) {
+    plan.deadline = placement_.start_deadline;
+  } else {
+    plan.limit = options_.start_time_limit;
+  }
   if (runs_this_program(options_)) {
     if (this_program() == nullptr) {
       throw InvalidState(

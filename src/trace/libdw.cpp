@@ -28,8 +28,11 @@ std::optional<Libdw> load() {
   find(functions.module_getelf, "dwfl_module_getelf");
   find(functions.module_addrinfo, "dwfl_module_addrinfo");
   find(functions.module_addrdie, "dwfl_module_addrdie");
-  find(functions.module_getsrc, "dwfl_module_getsrc");
-  find(functions.lineinfo, "dwfl_lineinfo");
+  find(functions.module_nextcu, "dwfl_module_nextcu");
+  find(functions.haspc, "dwarf_haspc");
+  find(functions.getsrc_die, "dwarf_getsrc_die");
+  find(functions.linesrc, "dwarf_linesrc");
+  find(functions.lineno, "dwarf_lineno");
   find(functions.getscopes, "dwarf_getscopes");
   find(functions.tag, "dwarf_tag");
   find(functions.attr_integrate, "dwarf_attr_integrate");

@@ -26,8 +26,11 @@ struct Libdw {
   decltype(&dwfl_module_getelf) module_getelf;
   decltype(&dwfl_module_addrinfo) module_addrinfo;
   decltype(&dwfl_module_addrdie) module_addrdie;
-  decltype(&dwfl_module_getsrc) module_getsrc;
-  decltype(&dwfl_lineinfo) lineinfo;
+  decltype(&dwfl_module_nextcu) module_nextcu;
+  decltype(&dwarf_haspc) haspc;
+  decltype(&dwarf_getsrc_die) getsrc_die;
+  decltype(&dwarf_linesrc) linesrc;
+  decltype(&dwarf_lineno) lineno;
   decltype(&dwarf_getscopes) getscopes;
   decltype(&dwarf_tag) tag;
   decltype(&dwarf_attr_integrate) attr_integrate;

@@ -84,13 +84,10 @@ class Session {
                                                   nullptr, nullptr, nullptr)) {
       frame.function = demangled(name);
     }
-    if (Dwfl_Line* const line = libdw_.module_getsrc(module.module, address)) {
-      if (const char* file =
-              libdw_.lineinfo(line, nullptr, &frame.line, nullptr, nullptr, nullptr)) {
-        frame.file = file;
-      }
+    if (const Unit unit = unit_at(module.module, address); unit.die != nullptr) {
+      find_line(frame, unit);
+      frame.inlined = inlined_at(unit);
     }
-    frame.inlined = inlined_at(module.module, address);
   }
 
  private:
@@ -132,13 +129,38 @@ class Session {
     return module;
   }
 
-  /// Functions that the compiler has inlined around an address, innermost first.
-  std::vector<std::string> inlined_at(Dwfl_Module* module, GElf_Addr address) {
+  /// What was compiled as one, and an address as it is called there.
+  struct Unit {
+    Dwarf_Die* die = nullptr;
+    Dwarf_Addr address = 0;
+  };
+
+  Unit unit_at(Dwfl_Module* module, GElf_Addr address) {
     Dwarf_Addr bias = 0;
-    Dwarf_Die* const unit = libdw_.module_addrdie(module, address, &bias);
-    if (unit == nullptr) return {};
+    if (Dwarf_Die* const die = libdw_.module_addrdie(module, address, &bias)) {
+      return {die, address - bias};
+    }
+    // clang makes no table of addresses, so all are asked.
+    Dwarf_Die* die = nullptr;
+    while ((die = libdw_.module_nextcu(module, die, &bias)) != nullptr) {
+      if (libdw_.haspc(die, address - bias) > 0) return {die, address - bias};
+    }
+    return {};
+  }
+
+  void find_line(StackFrame& frame, const Unit& unit) {
+    Dwarf_Line* const line = libdw_.getsrc_die(unit.die, unit.address);
+    if (line == nullptr) return;
+    const char* const file = libdw_.linesrc(line, nullptr, nullptr);
+    if (file == nullptr) return;
+    frame.file = file;
+    (void)libdw_.lineno(line, &frame.line);
+  }
+
+  /// Functions that the compiler has inlined around an address, innermost first.
+  std::vector<std::string> inlined_at(const Unit& unit) {
     Dwarf_Die* scopes = nullptr;
-    const int count = libdw_.getscopes(unit, address - bias, &scopes);
+    const int count = libdw_.getscopes(unit.die, unit.address, &scopes);
     const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(scopes, &std::free);
     std::vector<std::string> names;
     for (int i = 0; i < count; ++i) {

@@ -13,6 +13,7 @@
 #include "ipc/lifeline.hpp"
 #include "ipc/spinner_budget.hpp"
 #include "node/child.hpp"
+#include "node/janitor.hpp"
 #include "node/protocol.hpp"
 #include "node/reaper.hpp"
 #include "node/supervisor.hpp"
@@ -121,7 +122,7 @@ void Supervisor::make_process(Child& child) {
   if (options_.log != nullptr) {
     made.log = std::make_unique<LogCollector>(std::move(log_pipe), child.spec.path, *options_.log);
   }
-  made.group = os::Cgroup::create("strata");
+  made.group = os::Cgroup::create(kGroupPrefix);
 
   os::SpawnOptions spawn;
   spawn.envp = plan_.environment;

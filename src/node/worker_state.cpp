@@ -11,6 +11,7 @@
 #include "node/this_program.hpp"
 #include "node/worker_process.hpp"
 #include "node/worker_progress.hpp"
+#include "os/cgroup.hpp"
 #include "os/mapping.hpp"
 #include "os/memfd.hpp"
 #include "os/spawn.hpp"
@@ -257,6 +258,7 @@ void WorkerState::init() {
     problems_.clear();
   }
   plan.environment = os::current_environment();
+  if (tree_page_) os::Cgroup::sweep_stale(kGroupPrefix);
   for (const auto& endpoint : endpoints_)
     endpoint->open();
   supervisor_->start(std::move(plan));
@@ -273,6 +275,11 @@ void WorkerState::started() {
     if (life_ == Life::starting) life_ = Life::running;
   }
   changed_.notify_all();
+  // Nobody waits for this one.
+  if (!tree_page_ || !program_) return;
+  std::unique_ptr<Janitor> janitor = Janitor::start(program_->file.get());
+  const std::lock_guard lock(mutex_);
+  janitor_ = std::move(janitor);
 }
 
 void WorkerState::start_failed(const WorkerFault& first) {
@@ -296,6 +303,7 @@ bool WorkerState::begin_stop(std::chrono::milliseconds limit) {
       return true;
     }
     cancelled_ = true;
+    if (janitor_ != nullptr) janitor_->dismiss();
   }
   cancel_runs();
   for (const auto& endpoint : endpoints_)
@@ -305,6 +313,12 @@ bool WorkerState::begin_stop(std::chrono::milliseconds limit) {
 }
 
 void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
+  std::unique_ptr<Janitor> janitor;
+  {
+    const std::lock_guard lock(mutex_);
+    janitor = std::move(janitor_);
+  }
+  janitor.reset();  // All groups are gone.
   {
     const std::lock_guard lock(mutex_);
     if (life_ != Life::stopping) return;

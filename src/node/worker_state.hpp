@@ -23,6 +23,7 @@
 
 #include "ipc/spinner_budget.hpp"
 #include "node/endpoint.hpp"
+#include "node/janitor.hpp"
 #include "node/log_sink.hpp"
 #include "node/slab_store.hpp"
 #include "node/supervisor.hpp"
@@ -117,7 +118,8 @@ class WorkerState final : public SupervisorClient {
   std::optional<WorkerFault> start_fault_;  ///< Why the last start failed.
   std::vector<WorkerFault> problems_;       ///< Of the last stop.
   std::optional<OpenProgram> program_;
-  std::vector<Run> runs_;  ///< That may not have ended.
+  std::unique_ptr<Janitor> janitor_;  ///< At the root, while it is initialised.
+  std::vector<Run> runs_;             ///< That may not have ended.
 
   mutable std::mutex callables_mutex_;
   std::vector<Callable> callables_;                    ///< By id - 1. Guarded by callables_mutex_.

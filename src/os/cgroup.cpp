@@ -80,6 +80,31 @@ bool is_stale(std::string_view name, std::string_view prefix) {
   return !owner || owner->start_time != start_time || owner->state == 'Z';
 }
 
+/// The directories in `directory` whose names `wanted` accepts.
+template <class Wanted>
+std::vector<std::string> subdirectories(const std::string& directory, Wanted wanted) {
+  const auto close = [](DIR* open) { ::closedir(open); };
+  const std::unique_ptr<DIR, decltype(close)> open(::opendir(directory.c_str()), close);
+  std::vector<std::string> found;
+  if (open == nullptr) return found;
+  while (const dirent* entry = ::readdir(open.get())) {
+    const std::string_view name = entry->d_name;
+    if (entry->d_type == DT_DIR && name != "." && name != ".." && wanted(name)) {
+      found.push_back(directory + "/" + entry->d_name);
+    }
+  }
+  return found;
+}
+
+/// Kills what is in a group and in those below it, and removes them. False if it is still there.
+bool end_group(const std::string& path) {
+  // Takes those below along.
+  (void)write_file(path + "/cgroup.kill", "1");
+  for (const std::string& below : subdirectories(path, [](std::string_view) { return true; }))
+    (void)end_group(below);
+  return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
+}
+
 }  // namespace
 
 std::string Cgroup::parent_directory() { return find_parent_directory(); }
@@ -87,10 +112,8 @@ std::string Cgroup::parent_directory() { return find_parent_directory(); }
 std::optional<Cgroup> Cgroup::create(std::string_view prefix) {
   static std::atomic<std::uint64_t> created{0};  // Numbers only; orders nothing.
   const std::string parent = find_parent_directory();
-  const auto self = read_process(::getpid());
-  if (parent.empty() || !self) return std::nullopt;
-  const std::string path = parent + "/" + std::string(prefix) + "-" + std::to_string(self->pid) +
-                           "-" + std::to_string(self->start_time) + "-" +
+  if (parent.empty()) return std::nullopt;
+  const std::string path = parent + "/" + name_prefix(prefix) +
                            std::to_string(created.fetch_add(1, std::memory_order_relaxed));
   if (::mkdir(path.c_str(), 0755) != 0) return std::nullopt;
   Cgroup group(path, UniqueFd(::open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC)));
@@ -103,19 +126,29 @@ std::optional<Cgroup> Cgroup::create(std::string_view prefix) {
   return group;
 }
 
+std::string Cgroup::name_prefix(std::string_view prefix) {
+  const auto self = read_process(::getpid());
+  return std::string(prefix) + "-" + std::to_string(::getpid()) + "-" +
+         std::to_string(self ? self->start_time : 0) + "-";
+}
+
+int Cgroup::end_groups(const std::string& directory, std::string_view name_prefix) {
+  int left = 0;
+  for (const std::string& path :
+       subdirectories(directory, [&](auto name) { return name.starts_with(name_prefix); })) {
+    if (!end_group(path)) ++left;
+  }
+  return left;
+}
+
 int Cgroup::sweep_stale(std::string_view prefix) {
   const std::string parent = find_parent_directory();
   if (parent.empty()) return 0;
-  const auto close = [](DIR* directory) { ::closedir(directory); };
-  const std::unique_ptr<DIR, decltype(close)> directory(::opendir(parent.c_str()), close);
-  if (directory == nullptr) return 0;
-  std::vector<std::string> stale;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    if (is_stale(entry->d_name, prefix)) stale.push_back(parent + "/" + entry->d_name);
-  }
   int removed = 0;
-  for (const std::string& path : stale)
-    removed += ::rmdir(path.c_str()) == 0 ? 1 : 0;
+  for (const std::string& path :
+       subdirectories(parent, [&](auto name) { return is_stale(name, prefix); })) {
+    if (end_group(path)) ++removed;
+  }
   return removed;
 }
 
@@ -138,7 +171,8 @@ Cgroup::~Cgroup() { remove(); }
 void Cgroup::remove() noexcept {
   if (path_.empty()) return;
   const int saved = errno;
-  ::rmdir(path_.c_str());
+  // A worker that had workers of its own has left their groups in it.
+  if (::rmdir(path_.c_str()) != 0 && errno == EBUSY && !populated()) (void)end_group(path_);
   errno = saved;
 }
 

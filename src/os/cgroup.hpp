@@ -23,8 +23,14 @@ class Cgroup {
  public:
   /// Makes a group "<prefix>-<pid>-<start time>-<number>". Nothing where that is not possible.
   [[nodiscard]] static std::optional<Cgroup> create(std::string_view prefix);
-  /// Removes the empty groups of owners that are gone. Returns how many.
+  /// Ends the groups of owners that are gone: what is in them, and below them. Returns how many
+  /// could be removed.
   static int sweep_stale(std::string_view prefix);
+  /// The beginning of the names of this process's groups: "<prefix>-<pid>-<start time>-".
+  [[nodiscard]] static std::string name_prefix(std::string_view prefix);
+  /// Ends every group in `directory` whose name begins so, with all that is in it and below it.
+  /// Returns how many are left: their processes are on their way out, as a rule.
+  static int end_groups(const std::string& directory, std::string_view name_prefix);
   /// The directory in which create() makes groups; empty if there is none.
   [[nodiscard]] static std::string parent_directory();
 

@@ -41,7 +41,7 @@ std::string find_parent_directory() {
   // Outside of our namespace there is nothing that we could write to.
   if (own.empty() || own.starts_with("/..")) return {};
   for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-    const std::string path = own == "/" ? std::string(mount) : mount + own;
+    std::string path = own == "/" ? std::string(mount) : mount + own;
     // Only version 2 has this file.
     if (::access((path + "/cgroup.subtree_control").c_str(), F_OK) != 0) continue;
     if (::access(path.c_str(), W_OK) == 0 && ::access((path + "/cgroup.procs").c_str(), W_OK) == 0)

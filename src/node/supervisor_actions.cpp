@@ -144,7 +144,14 @@ void Supervisor::make_process(Child& child) {
                        {options_.tree_page, kTreeFd}};
   spawn.own_process_group = true;
   spawn.cgroup_procs_fd = made.group ? made.group->procs_fd() : -1;
-  made.process = os::spawn(spawn);
+  try {
+    made.process = os::spawn(spawn);
+  } catch (const SystemError&) {
+    if (!made.group) throw;
+    made.group.reset();  // It may be the group that it can't join; one does without.
+    spawn.cgroup_procs_fd = -1;
+    made.process = os::spawn(spawn);
+  }
   made.record->set_pid(made.process.pid());
   trace::record(trace::EventKind::spawn, static_cast<std::uint64_t>(made.process.pid()));
 

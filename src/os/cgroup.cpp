@@ -96,12 +96,10 @@ std::vector<std::string> subdirectories(const std::string& directory, Wanted wan
   return found;
 }
 
-/// Kills what is in a group and in those below it, and removes them. False if it is still there.
-bool end_group(const std::string& path) {
-  // Takes those below along.
-  (void)write_file(path + "/cgroup.kill", "1");
+/// Removes a group in which there is no process, with those below it. False if it is still there.
+bool remove_group(const std::string& path) {
   for (const std::string& below : subdirectories(path, [](std::string_view) { return true; }))
-    (void)end_group(below);
+    (void)remove_group(below);
   return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
 }
 
@@ -136,7 +134,8 @@ int Cgroup::end_groups(const std::string& directory, std::string_view name_prefi
   int left = 0;
   for (const std::string& path :
        subdirectories(directory, [&](auto name) { return name.starts_with(name_prefix); })) {
-    if (!end_group(path)) ++left;
+    (void)write_file(path + "/cgroup.kill", "1");  // Takes those below along.
+    if (!remove_group(path)) ++left;
   }
   return left;
 }
@@ -147,7 +146,8 @@ int Cgroup::sweep_stale(std::string_view prefix) {
   int removed = 0;
   for (const std::string& path :
        subdirectories(parent, [&](auto name) { return is_stale(name, prefix); })) {
-    if (end_group(path)) ++removed;
+    // Nothing is killed: an owner in another namespace of process ids only seems to be gone.
+    if (remove_group(path)) ++removed;
   }
   return removed;
 }
@@ -172,7 +172,7 @@ void Cgroup::remove() noexcept {
   if (path_.empty()) return;
   const int saved = errno;
   // A worker that had workers of its own has left their groups in it.
-  if (::rmdir(path_.c_str()) != 0 && errno == EBUSY && !populated()) (void)end_group(path_);
+  if (::rmdir(path_.c_str()) != 0 && errno == EBUSY) (void)remove_group(path_);
   errno = saved;
 }
 

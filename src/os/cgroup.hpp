@@ -23,8 +23,8 @@ class Cgroup {
  public:
   /// Makes a group "<prefix>-<pid>-<start time>-<number>". Nothing where that is not possible.
   [[nodiscard]] static std::optional<Cgroup> create(std::string_view prefix);
-  /// Ends the groups of owners that are gone: what is in them, and below them. Returns how many
-  /// could be removed.
+  /// Removes the groups of owners that are gone in which there is no process, with those below
+  /// them. Returns how many.
   static int sweep_stale(std::string_view prefix);
   /// The beginning of the names of this process's groups: "<prefix>-<pid>-<start time>-".
   [[nodiscard]] static std::string name_prefix(std::string_view prefix);

@@ -207,6 +207,7 @@ void run(const std::string& how, ProcessRecord& record) {
          null_write();
        }},
       {"handler_crashes", null_write},
+      {"handler_hangs", null_write},
       {"blocked",
        [] {
          sigset_t all;
@@ -229,6 +230,15 @@ void run(const std::string& how, ProcessRecord& record) {
 /// Before any handler of ours, as a library that is linked in does it.
 void prepare(std::string_view how) {
   if (how == "library_before" || how == "library_around") install_library_handler();
+  if (how == "handler_hangs") {
+    struct sigaction action = {};
+    action.sa_handler = [](int) {
+      say(strata::trace::crash_in_progress_since() ? "crash in progress\n" : "nothing known\n");
+      while (true)
+        pause();
+    };
+    sigaction(SIGSEGV, &action, nullptr);
+  }
   if (how == "handler_crashes") {
     struct sigaction action = {};
     action.sa_handler = [](int) {

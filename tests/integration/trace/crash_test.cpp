@@ -321,6 +321,19 @@ TEST_F(Crash, AHandlerThatCrashesItselfChangesNothing) {
   EXPECT_EQ(left.errors, "crashes now\n");
 }
 
+TEST_F(Crash, AHandlerThatHangsIsSeenByOthersAndHidesNothing) {
+  Driver driver("handler_hangs");
+  while (driver.errors().find('\n') == std::string::npos)
+    std::this_thread::yield();
+  EXPECT_EQ(driver.errors(), "crash in progress\n");
+  ASSERT_TRUE(driver.process().send(SIGKILL));
+  EXPECT_EQ(driver.wait().value, SIGKILL);
+  const auto crash = driver.reader().crash();
+  ASSERT_TRUE(crash.has_value());
+  EXPECT_EQ(crash->signal, SIGSEGV);
+  EXPECT_THAT(describe(*crash), HasSubstr("#0 strata_test_null_write()"));
+}
+
 TEST_F(Crash, WithoutOurHandlerTheSignalIsStillTrue) {
   const Left left = run("default_after");
   expect_signal(left, SIGSEGV);

@@ -9,7 +9,8 @@ namespace strata::trace {
 
 bool read_memory(std::uint64_t address, void* to, std::size_t bytes) noexcept {
   const iovec local{to, bytes};
-  const iovec remote{reinterpret_cast<void*>(address), bytes};
+  // An address is a number here, never followed.
+  const iovec remote{reinterpret_cast<void*>(address), bytes};  // NOLINT(performance-no-int-to-ptr)
   const auto wanted = static_cast<long>(bytes);
   if (syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0) == wanted) {
     return true;

@@ -113,9 +113,9 @@ class Engine {
   /// No other thread may submit tasks that use it, or remove it, meanwhile.
   void remove_buffer(BufferId buffer);
   /// Forgets the buffer without waiting: tasks that name it are refused from now on, and `freed` is
-  /// called once when the last task that uses it has ended; from any thread, or from within this
-  /// call if none does. Until then its memory must stay. `freed` must neither throw nor wait for
-  /// tasks. It has been called when the engine's destructor returns.
+  /// called once when the last task that uses bytes of it has ended; from any thread, or from
+  /// within this call if none does. Until then its memory must stay. `freed` must neither throw nor
+  /// wait for tasks. It has been called when the engine's destructor returns.
   void remove_buffer_later(BufferId buffer, std::function<void()> freed);
   /// A row-major tensor over memory of the caller, in a buffer of its own.
   template <class T>

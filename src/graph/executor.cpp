@@ -1,76 +1,17 @@
 // Running bodies, and what happens when a task ends.
 
 #include <exception>
+#include <memory>
 #include <mutex>
-#include <new>
 
 #include "base/planted_fault.hpp"
 #include "graph/engine_state.hpp"
+#include "graph/execution.hpp"
 #include "os/cpu.hpp"
 
 namespace strata::graph {
 
 namespace {
-
-bool run_is_cancelled(const void* token) {
-  return static_cast<const RunState*>(token)->cancelled();
-}
-
-bool group_is_cancelled(const void* token) {
-  const auto* task = static_cast<const TaskNode*>(token);
-  return task->group->failed.load(std::memory_order_relaxed) || task->run->cancelled();
-}
-
-/// The whole text, with that of the exceptions nested in it.
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    std::string text = e.what();
-    try {
-      std::rethrow_if_nested(e);
-    } catch (...) {
-      text += ": " + message_of(std::current_exception());
-    }
-    return text;
-  } catch (...) {
-    return "an exception that is not a std::exception";
-  }
-}
-
-std::shared_ptr<const Failure> failure_of(const TaskNode& task, std::exception_ptr error) {
-  auto failure = std::make_shared<Failure>();
-  failure->run = task.run->weak_from_this();
-  failure->what.task = TaskId{task.id};
-  failure->what.name = task.name;
-  failure->what.message = message_of(error);
-  failure->what.exception = std::move(error);
-  return failure;
-}
-
-std::shared_ptr<const Failure> skip_of(const TaskNode& task) {
-  auto failure = std::make_shared<Failure>();
-  failure->run = task.run->weak_from_this();
-  failure->what.task = TaskId{task.id};
-  failure->what.name = task.name;
-  if (const Failure* cause = task.poison.load(std::memory_order_relaxed)) {
-    failure->what.cause = cause->what.task;
-    failure->what.message = "skipped because of task " + std::to_string(cause->what.task.number()) +
-                            (cause->what.name.empty() ? "" : " '" + cause->what.name + "'") + ": " +
-                            cause->what.message;
-    failure->cancelled = task.run->cancelled();
-  } else {
-    failure->what.message = "dropped: " + task.run->name + " was ended before the task started";
-    failure->cancelled = true;
-  }
-  return failure;
-}
-
-void log_start(TaskNode& task, const Lane& lane) {
-  task.log->lane.store(lane.id.value, std::memory_order_relaxed);
-  task.log->state.store(TaskState::running, std::memory_order_relaxed);
-  task.log->started.store(os::cycle_count(), std::memory_order_relaxed);
-}
 
 /// Whether a lane that has just made `task` ready may run it next: only if nothing is before it.
 bool goes_on_here(const TaskNode& task, const Lane& lane) {
@@ -79,31 +20,7 @@ bool goes_on_here(const TaskNode& task, const Lane& lane) {
          !lane.attention.load(std::memory_order_relaxed);
 }
 
-/// Whether a part that was started must not run. For a group that was settled for all members when
-/// it started: some may be running already and wait for the others.
-bool dropped(const TaskNode& task) {
-  return task.type == NodeType::group ? task.group->dropped : must_skip(task);
-}
-
-TaskContext context_of(TaskNode& task, std::uint32_t member, const Lane& lane) {
-  const bool group = task.type == NodeType::group;
-  return TaskContext(task.part_at(member).arguments,
-                     {.task = TaskId{task.id},
-                      .name = task.name,
-                      .lane = lane.id,
-                      .member = member,
-                      .members = static_cast<std::uint32_t>(task.part_count()),
-                      .named_lane = group || task.exact_lane},
-                     group ? group_is_cancelled : run_is_cancelled,
-                     group ? static_cast<const void*>(&task) : task.run);
-}
-
 }  // namespace
-
-bool must_skip(const TaskNode& task) {
-  return task.poison.load(std::memory_order_relaxed) != nullptr ||
-         (task.run->cancelled() && task.host == nullptr && !base::planted("cancel_runs_waiting"));
-}
 
 TaskNode* EngineState::execute(TaskNode& task, Lane& lane) {
   if (must_skip(task)) [[unlikely]]
@@ -175,79 +92,6 @@ void EngineState::part_done(TaskNode& task, const std::shared_ptr<const Failure>
   const std::shared_ptr<const Failure> first = std::move(task.group->failure);
   task.group->failure = nullptr;
   (void)finish(task, first, nullptr);
-}
-
-/// A dispatch of the engine's own side has ended: carries that out and hands over what the lane
-/// gets next. False if the dispatch had ended before.
-template <class FailureOf>
-bool EngineState::end_dispatch(DispatchId id, std::string* value, const FailureOf& failure) {
-  // The run may end with this, and its engine with it: not before this thread has left.
-  struct Inside {
-    explicit Inside(EngineState& its_engine) : engine(its_engine) {
-      engine.presence.enter_completion();
-    }
-    ~Inside() {
-      // Blocked submitters prove anew.
-      engine.presence.leave_completion([this] { engine.room_changed(); });
-    }
-    EngineState& engine;
-  };
-  const Inside inside(*this);
-  Handover handover;
-  const std::optional<Placed> part = scheduler.end_dispatch(id, handover);
-  if (!part) return false;
-  TaskNode& task = *part->task;
-  const std::shared_ptr<const Failure> what = failure(task);
-  if (value != nullptr && what == nullptr) {
-    task.run->add_value(TaskId{task.id}, part->member, std::move(*value));
-  }
-  part_done(task, what);
-  scheduler.hand_over(handover);
-  return true;
-}
-
-void EngineState::dispatch_external(Lane& lane, Dispatch& dispatch) {
-  const DispatchId id = dispatch.id();
-  TaskNode& task = *dispatch.part.task;
-  if (dropped(task)) {
-    (void)end_dispatch(id, nullptr, [](const TaskNode& of) { return skip_of(of); });
-    return;
-  }
-  if (dispatch.failure != nullptr) {
-    (void)end_dispatch(id, nullptr, [error = dispatch.failure](const TaskNode& of) {
-      return failure_of(of, error);
-    });
-    return;
-  }
-  if (task.log != nullptr) [[unlikely]]
-    log_start(task, lane);
-  auto* context = ::new (static_cast<void*>(dispatch.context))
-      TaskContext(context_of(task, dispatch.part.member, lane));
-  try {
-    lane.external->dispatch(id, *context, *task.part_at(dispatch.part.member).body);
-  } catch (...) {
-    // If the lane has completed it, or given it back, before it threw, then that stands.
-    (void)end_dispatch(id, nullptr,
-                       [](const TaskNode& of) { return failure_of(of, std::current_exception()); });
-  }
-}
-
-void EngineState::complete_external(DispatchId id, const std::exception_ptr& error,
-                                    std::string* value) {
-  const bool was_there = end_dispatch(id, value, [&](const TaskNode& task) {
-    return error == nullptr ? nullptr : failure_of(task, error);
-  });
-  if (was_there) return;
-  throw InvalidArgument("Engine::complete: no dispatch with id " + std::to_string(id.value) +
-                        " is at a lane: it was completed before, or is of another engine");
-}
-
-/// Some run was cancelled: what of it waits for external lanes ends now, whether or not those ever
-/// take a task again, and they look at what they have.
-void EngineState::drop_cancelled() {
-  for (TaskNode* const task : scheduler.take_cancelled())
-    (void)finish(*task, skip_of(*task), nullptr);
-  scheduler.tell_cancellation(nullptr);
 }
 
 void EngineState::make_ready(Node& node) {

@@ -1,10 +1,13 @@
-// The scheduler's side of external lanes: handing over, ends, and lanes that come and go.
+// External lanes: handing over, ends, lanes that come and go, cancellation.
 
+#include <exception>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "graph/engine_state.hpp"
+#include "graph/execution.hpp"
 #include "graph/scheduler.hpp"
 
 namespace strata::graph {
@@ -159,6 +162,82 @@ void Scheduler::tell_cancellation(const TaskNode* group) {
     const Lane& lane = *lanes_[group->group->parts[i]->lane.value];
     if (lane.external != nullptr) lane.external->cancellation();
   }
+}
+
+// ---- The engine's side
+// ---------------------------------------------------------------------------
+
+/// A dispatch has ended: carries that out and hands over what the lane
+/// gets next. False if the dispatch had ended before.
+template <class FailureOf>
+bool EngineState::end_dispatch(DispatchId id, std::string* value, const FailureOf& failure) {
+  // The run may end with this, and its engine with it: not before this thread has left.
+  struct Inside {
+    explicit Inside(EngineState& its_engine) : engine(its_engine) {
+      engine.presence.enter_completion();
+    }
+    ~Inside() {
+      // Blocked submitters prove anew.
+      engine.presence.leave_completion([this] { engine.room_changed(); });
+    }
+    EngineState& engine;
+  };
+  const Inside inside(*this);
+  Handover handover;
+  const std::optional<Placed> part = scheduler.end_dispatch(id, handover);
+  if (!part) return false;
+  TaskNode& task = *part->task;
+  const std::shared_ptr<const Failure> what = failure(task);
+  if (value != nullptr && what == nullptr) {
+    task.run->add_value(TaskId{task.id}, part->member, std::move(*value));
+  }
+  part_done(task, what);
+  scheduler.hand_over(handover);
+  return true;
+}
+
+void EngineState::dispatch_external(Lane& lane, Dispatch& dispatch) {
+  const DispatchId id = dispatch.id();
+  TaskNode& task = *dispatch.part.task;
+  if (dropped(task)) {
+    (void)end_dispatch(id, nullptr, [](const TaskNode& of) { return skip_of(of); });
+    return;
+  }
+  if (dispatch.failure != nullptr) {
+    (void)end_dispatch(id, nullptr, [error = dispatch.failure](const TaskNode& of) {
+      return failure_of(of, error);
+    });
+    return;
+  }
+  if (task.log != nullptr) [[unlikely]]
+    log_start(task, lane);
+  auto* context = ::new (static_cast<void*>(dispatch.context))
+      TaskContext(context_of(task, dispatch.part.member, lane));
+  try {
+    lane.external->dispatch(id, *context, *task.part_at(dispatch.part.member).body);
+  } catch (...) {
+    // If the lane has completed it, or given it back, before it threw, then that stands.
+    (void)end_dispatch(id, nullptr,
+                       [](const TaskNode& of) { return failure_of(of, std::current_exception()); });
+  }
+}
+
+void EngineState::complete_external(DispatchId id, const std::exception_ptr& error,
+                                    std::string* value) {
+  const bool was_there = end_dispatch(id, value, [&](const TaskNode& task) {
+    return error == nullptr ? nullptr : failure_of(task, error);
+  });
+  if (was_there) return;
+  throw InvalidArgument("Engine::complete: no dispatch with id " + std::to_string(id.value) +
+                        " is at a lane: it was completed before, or is of another engine");
+}
+
+/// Some run was cancelled: what of it waits for external lanes ends now, whether or not those ever
+/// take a task again, and they look at what they have.
+void EngineState::drop_cancelled() {
+  for (TaskNode* const task : scheduler.take_cancelled())
+    (void)finish(*task, skip_of(*task), nullptr);
+  scheduler.tell_cancellation(nullptr);
 }
 
 }  // namespace strata::graph

@@ -235,7 +235,4 @@ struct BufferRemoval : Node {
   std::function<void()> freed;
 };
 
-/// Whether a ready task ends without running: something it needs failed, or its run was ended.
-[[nodiscard]] bool must_skip(const TaskNode& task);
-
 }  // namespace strata::graph

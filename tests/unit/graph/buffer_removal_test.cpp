@@ -91,7 +91,7 @@ TEST(RemoveLater, WaitsForEveryKindOfUserAndRefusesNewOnes) {
             submitted.open();
             removed.wait();
             EXPECT_THROW(o.submit(nothing, in(x)), InvalidArgument) << use.name;
-            EXPECT_THROW(o.submit(nothing, in(x.slice(0, 1, 1))), InvalidArgument) << use.name;
+            EXPECT_THROW(o.submit(nothing, in(x.slice(0, 1, 2))), InvalidArgument) << use.name;
           },
           {.read_after_write_only = raw_only});
       ASSERT_TRUE(started.wait());
@@ -202,7 +202,7 @@ TEST(RemoveLater, RacesWithItsUsersAreDecidedOnce) {
         for (int k = 0; k < 2; ++k) {
           o.submit(use, in(x));
           o.submit(use, no_dep(in(x)));
-          o.submit(use, inout(x.slice(0, k, 1)));
+          o.submit(use, inout(x.slice(0, k, k + 1)));
         }
         engine.remove_buffer_later(x.buffer(), [&buffer] {
           EXPECT_EQ(buffer.users, 0);

@@ -176,6 +176,9 @@ std::variant<SubmissionView, Malformed> decode_submission(
     if (tensor.access > static_cast<std::uint8_t>(Access::inout)) {
       return Malformed{"a tensor's access mode is unknown"};
     }
+    for (const std::uint8_t byte : tensor.reserved) {
+      if (byte != 0) return Malformed{"a reserved field is set"};
+    }
     const std::size_t length = bytes_of_tensor(tensor.rank);
     if (bytes.size() - at < length) return Malformed{"it ends within a tensor's shape"};
     if (const char* why = check_reach(tensor, bytes.data() + at + sizeof tensor)) {

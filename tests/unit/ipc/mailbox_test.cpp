@@ -12,17 +12,17 @@
 
 #include "os/memfd.hpp"
 #include "strata/error.hpp"
-#include "support.hpp"
 #include "support/guard.hpp"
+#include "support/mailbox_ends.hpp"
 #include "support/process.hpp"
 #include "support/random.hpp"
 
 namespace strata::ipc {
 namespace {
 
-using test::done;
-using test::Ends;
-using test::numbered;
+using strata::test::done;
+using strata::test::Ends;
+using strata::test::numbered;
 using Push = MailboxParent::PushResult;
 using Pop = MailboxParent::PopResult;
 using Take = MailboxWorker::TakeResult;

@@ -9,7 +9,7 @@
 
 #include "os/memfd.hpp"
 #include "strata/error.hpp"
-#include "support.hpp"
+#include "support/forked_child.hpp"
 #include "support/process.hpp"
 
 namespace strata::ipc {
@@ -69,7 +69,7 @@ TEST(SpinnerBudget, PlaceOfADeadProcessIsGivenBack) {
   SpinnerBudget budget(page.get());
   const auto mine = budget.try_begin();
   for (const bool by_sweep : {false, true}) {
-    test::ForkedChild child([&] {
+    strata::test::ForkedChild child([&] {
       SpinnerBudget of_child(page.get());
       (void)of_child.try_begin();
       (void)of_child.try_begin();

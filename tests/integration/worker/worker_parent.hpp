@@ -159,6 +159,7 @@ class WorkerParent {
     while (!trace::ProcessRecordReader(record).card().task && !deadline.passed()) {
       std::this_thread::yield();
     }
+    EXPECT_FALSE(deadline.passed()) << "no task has begun";
   }
 
   node::OpenProgram program;

@@ -178,7 +178,8 @@ TEST(WorkerProcessTest, CallablesAreRegisteredWhileATaskRuns) {
   WorkerParent parent;
   parent.start();
   parent.add(1, "until_cancelled");
-  const auto pushed = parent.mailbox->push({.header = {.dispatch = 1, .callable = 1}});
+  const auto pushed =
+      parent.mailbox->push({.header = {.dispatch = 1, .task = task_number(1), .callable = 1}});
   parent.wait_for_task();
   for (std::uint32_t id = 2; id < 50; ++id)
     parent.add(id, "nothing");

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -182,7 +183,6 @@ void start_lifeline_thread(WorkerShared& shared) {
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failed != 0) throw SystemError("can't start the lifeline thread", failed);
-  pthread_setname_np(thread, "lifeline");
 }
 
 }  // namespace strata::node

@@ -176,7 +176,7 @@ void WorkerMain::set_up() {
 }
 
 void WorkerMain::serve() {
-  step("ready");
+  shared_->record->set_step("ready");  // The parent is told by the message that follows.
   shared_->record->set_state(trace::ProcessState::idle);
   base::fault_point("worker.ready.before");
   shared_->ready.store(true, std::memory_order_release);

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -62,8 +63,14 @@ std::string doing(const StrataProcess& process) {
 // ---- The table
 // -----------------------------------------------------------------------------------
 
-enum Column : std::size_t { kPid, kProcess, kRole, kState, kSince, kCpu, kDoing, kColumns };
-using Row = std::array<std::string, kColumns>;
+struct Column {
+  const char* heading;
+  bool number;  ///< Stands at the right of its column.
+};
+constexpr Column kColumns[] = {{"PID", true},    {"PROCESS", false}, {"ROLE", false},
+                               {"STATE", false}, {"SINCE", true},    {"CPU", true},
+                               {"DOING", false}};
+using Row = std::array<std::string, std::size(kColumns)>;
 
 /// CPU time of a process when it was looked at last.
 struct LastLook {
@@ -92,23 +99,24 @@ void add_rows(const StrataProcess& process, int depth, const LastLook& last,
 
 std::string table(const std::vector<StrataProcess>& trees, const LastLook& last) {
   if (trees.empty()) return "No Strata processes are running, or none that you may look at.\n";
-  std::vector<Row> rows = {{"PID", "PROCESS", "ROLE", "STATE", "SINCE", "CPU", "DOING"}};
+  std::vector<Row> rows(1);
+  for (std::size_t c = 0; c < std::size(kColumns); ++c)
+    rows[0][c] = kColumns[c].heading;
   for (const StrataProcess& root : trees)
     add_rows(root, 0, last, rows);
 
-  std::array<std::size_t, kColumns> widths{};
+  std::array<std::size_t, std::size(kColumns)> widths{};
   for (const Row& row : rows) {
-    for (std::size_t c = 0; c < kColumns; ++c)
+    for (std::size_t c = 0; c < row.size(); ++c)
       widths[c] = std::max(widths[c], row[c].size());
   }
   std::string text;
   for (const Row& row : rows) {
     std::string line;
-    for (std::size_t c = 0; c < kColumns; ++c) {
-      const bool number = c == kPid || c == kSince || c == kCpu;
+    for (std::size_t c = 0; c < row.size(); ++c) {
       if (c > 0) line += "  ";
-      line += number ? fmt::format("{:>{}}", row[c], widths[c])
-                     : fmt::format("{:<{}}", row[c], widths[c]);
+      line += kColumns[c].number ? fmt::format("{:>{}}", row[c], widths[c])
+                                 : fmt::format("{:<{}}", row[c], widths[c]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

@@ -86,7 +86,8 @@ Program::Program(const std::vector<std::string>& command, const Options& options
 Program::~Program() {
   if (child_ && running()) {
     // What it started may hold its output open.
-    for (const pid_t pid : os::descendants_of(child_.pid())) (void)::kill(pid, SIGKILL);
+    for (const pid_t pid : os::descendants_of(child_.pid()))
+      (void)::kill(pid, SIGKILL);
     send(SIGKILL);
     (void)finish();
   }

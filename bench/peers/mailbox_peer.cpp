@@ -257,11 +257,13 @@ class MailboxEcho {
     int pushed = 0;
     int popped = 0;
     while (popped != count) {
-      while (pushed != count && parent_.push({.header = {.dispatch = next_}}).result ==
+      const int before = pushed;
+      while (pushed != count && parent_.push_quietly({.header = {.dispatch = next_}}).result ==
                                     ipc::MailboxParent::PushResult::pushed) {
         ++pushed;
         ++next_;
       }
+      if (pushed != before) parent_.wake();
       while (parent_.pop().result == ipc::MailboxParent::PopResult::completion)
         ++popped;
     }

@@ -1,6 +1,7 @@
 #include "ipc/frame.hpp"
 
 #include <limits>
+#include <new>
 
 namespace strata::ipc {
 namespace {
@@ -95,31 +96,30 @@ SubmissionWriter::SubmissionWriter(const Submission& submission) noexcept
 
 void SubmissionWriter::write(std::byte* to) const noexcept {
   const SubmissionHeader& from = submission_.header;
-  const WireHeader header{.dispatch = from.dispatch,
-                          .task = from.task,
-                          .time_limit_ns = from.time_limit_ns,
-                          .callable = from.callable,
-                          .member = from.member,
-                          .members = from.members,
-                          .tensors = static_cast<std::uint16_t>(submission_.tensors.size()),
-                          .scalars = static_cast<std::uint16_t>(submission_.scalars.size()),
-                          .name_bytes = static_cast<std::uint16_t>(submission_.name.size()),
-                          .reserved = 0,
-                          .reserved2 = 0};
-  std::memcpy(to, &header, sizeof header);
-  to += sizeof header;
+  // Made in place: a copy of what was just written in parts waits for all of them.
+  new (to) WireHeader{.dispatch = from.dispatch,
+                      .task = from.task,
+                      .time_limit_ns = from.time_limit_ns,
+                      .callable = from.callable,
+                      .member = from.member,
+                      .members = from.members,
+                      .tensors = static_cast<std::uint16_t>(submission_.tensors.size()),
+                      .scalars = static_cast<std::uint16_t>(submission_.scalars.size()),
+                      .name_bytes = static_cast<std::uint16_t>(submission_.name.size()),
+                      .reserved = 0,
+                      .reserved2 = 0};
+  to += sizeof(WireHeader);
   for (const TensorFrame& tensor : submission_.tensors) {
-    const WireTensor wire{.slab = tensor.slab,
-                          .generation = tensor.generation,
-                          .offset = tensor.offset,
-                          .reach_begin = tensor.reach_begin,
-                          .reach_end = tensor.reach_end,
-                          .dtype = static_cast<std::uint8_t>(tensor.dtype),
-                          .access = static_cast<std::uint8_t>(tensor.access),
-                          .rank = static_cast<std::uint8_t>(tensor.extents.size()),
-                          .reserved = {}};
-    std::memcpy(to, &wire, sizeof wire);
-    to += sizeof wire;
+    new (to) WireTensor{.slab = tensor.slab,
+                        .generation = tensor.generation,
+                        .offset = tensor.offset,
+                        .reach_begin = tensor.reach_begin,
+                        .reach_end = tensor.reach_end,
+                        .dtype = static_cast<std::uint8_t>(tensor.dtype),
+                        .access = static_cast<std::uint8_t>(tensor.access),
+                        .rank = static_cast<std::uint8_t>(tensor.extents.size()),
+                        .reserved = {}};
+    to += sizeof(WireTensor);
     if (tensor.extents.empty()) continue;
     std::memcpy(to, tensor.extents.data(), tensor.extents.size_bytes());
     to += tensor.extents.size_bytes();
@@ -158,54 +158,60 @@ SubmissionView::TensorIterator& SubmissionView::TensorIterator::operator++() noe
 
 std::variant<SubmissionView, Malformed> decode_submission(
     std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() < sizeof(WireHeader)) return Malformed{"it is shorter than its header"};
+  SubmissionView view;
+  const std::string_view problem = view.decode(bytes);
+  if (!problem.empty()) return Malformed{problem};
+  return view;
+}
+
+std::string_view SubmissionView::decode(std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() < sizeof(WireHeader)) return "it is shorter than its header";
   const auto header = load<WireHeader>(bytes.data());
-  if (header.members == 0) return Malformed{"a group has no members"};
-  if (header.member >= header.members) return Malformed{"a member is not one of its group"};
-  if (header.reserved != 0 || header.reserved2 != 0) return Malformed{"a reserved field is set"};
+  if (header.members == 0) return "a group has no members";
+  if (header.member >= header.members) return "a member is not one of its group";
+  if (header.reserved != 0 || header.reserved2 != 0) return "a reserved field is set";
 
   std::size_t at = sizeof header;
   // `at` never exceeds the size, so the differences below don't wrap.
   for (unsigned i = 0; i < header.tensors; ++i) {
-    if (bytes.size() - at < sizeof(WireTensor)) return Malformed{"it ends within a tensor"};
+    if (bytes.size() - at < sizeof(WireTensor)) return "it ends within a tensor";
     const auto tensor = load<WireTensor>(bytes.data() + at);
-    if (tensor.rank > kMaxRank) return Malformed{"a tensor has too many dimensions"};
+    if (tensor.rank > kMaxRank) return "a tensor has too many dimensions";
     if (tensor.dtype > static_cast<std::uint8_t>(DType::float64)) {
-      return Malformed{"a tensor's element type is unknown"};
+      return "a tensor's element type is unknown";
     }
     if (tensor.access > static_cast<std::uint8_t>(Access::inout)) {
-      return Malformed{"a tensor's access mode is unknown"};
+      return "a tensor's access mode is unknown";
     }
     for (const std::uint8_t byte : tensor.reserved) {
-      if (byte != 0) return Malformed{"a reserved field is set"};
+      if (byte != 0) return "a reserved field is set";
     }
     const std::size_t length = bytes_of_tensor(tensor.rank);
-    if (bytes.size() - at < length) return Malformed{"it ends within a tensor's shape"};
+    if (bytes.size() - at < length) return "it ends within a tensor's shape";
     if (const char* why = check_reach(tensor, bytes.data() + at + sizeof tensor)) {
-      return Malformed{why};
+      return why;
     }
     at += length;
   }
-  SubmissionView view;
-  view.header_ = {.dispatch = header.dispatch,
-                  .task = header.task,
-                  .time_limit_ns = header.time_limit_ns,
-                  .callable = header.callable,
-                  .member = header.member,
-                  .members = header.members};
-  view.tensor_count_ = header.tensors;
-  view.tensors_ = bytes.data() + sizeof header;
-  view.tensors_end_ = bytes.data() + at;
+  header_ = {.dispatch = header.dispatch,
+             .task = header.task,
+             .time_limit_ns = header.time_limit_ns,
+             .callable = header.callable,
+             .member = header.member,
+             .members = header.members};
+  tensor_count_ = header.tensors;
+  tensors_ = bytes.data() + sizeof header;
+  tensors_end_ = bytes.data() + at;
 
   const std::size_t scalar_bytes = std::size_t{header.scalars} * sizeof(std::uint64_t);
-  if (bytes.size() - at < scalar_bytes) return Malformed{"it ends within the scalars"};
-  view.scalars_ = {reinterpret_cast<const std::uint64_t*>(bytes.data() + at), header.scalars};
+  if (bytes.size() - at < scalar_bytes) return "it ends within the scalars";
+  scalars_ = {reinterpret_cast<const std::uint64_t*>(bytes.data() + at), header.scalars};
   at += scalar_bytes;
   if (bytes.size() - at != header.name_bytes) {
-    return Malformed{"its length is not that of its parts"};
+    return "its length is not that of its parts";
   }
-  view.name_ = {reinterpret_cast<const char*>(bytes.data() + at), header.name_bytes};
-  return view;
+  name_ = {reinterpret_cast<const char*>(bytes.data() + at), header.name_bytes};
+  return {};
 }
 
 std::string_view name_of(CompletionStatus status) noexcept {

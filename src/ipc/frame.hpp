@@ -134,6 +134,9 @@ class SubmissionView {
   };
 
   SubmissionView() = default;
+  /// Becomes a view of `bytes`, in memory that nobody else writes, aligned to 8. Returns why they
+  /// are malformed, or nothing; a view that could not be decoded is only of use to decode again.
+  [[nodiscard]] std::string_view decode(std::span<const std::byte> bytes) noexcept;
   [[nodiscard]] const SubmissionHeader& header() const noexcept { return header_; }
   [[nodiscard]] std::size_t tensor_count() const noexcept { return tensor_count_; }
   [[nodiscard]] Tensors tensors() const noexcept {
@@ -143,8 +146,6 @@ class SubmissionView {
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
 
  private:
-  friend std::variant<SubmissionView, Malformed> decode_submission(
-      std::span<const std::byte> bytes) noexcept;
   SubmissionHeader header_;
   std::size_t tensor_count_ = 0;
   const std::byte* tensors_ = nullptr;
@@ -153,7 +154,7 @@ class SubmissionView {
   std::string_view name_;
 };
 
-/// Requires memory that nobody else writes, aligned to 8.
+/// The same as SubmissionView::decode, as a value.
 [[nodiscard]] std::variant<SubmissionView, Malformed> decode_submission(
     std::span<const std::byte> bytes) noexcept;
 

@@ -75,11 +75,8 @@ SpinnerBudget::Place SpinnerBudget::try_begin() noexcept {
 }
 
 void SpinnerBudget::end(Place place) noexcept {
-  // By exchange, so that a place that was taken away (a sweep that mistook this process for dead)
-  // is not taken from its next owner.
-  std::uint32_t mine = self_;
-  slot(place.index)
-      .owner.compare_exchange_strong(mine, 0, std::memory_order_relaxed, std::memory_order_relaxed);
+  // Only the owner writes to a place that is taken, or who knows that the owner is dead.
+  slot(place.index).owner.store(0, std::memory_order_relaxed);
 }
 
 int SpinnerBudget::reclaim(pid_t pid) noexcept {

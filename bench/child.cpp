@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <system_error>
 
 extern char** environ;
@@ -102,6 +104,22 @@ Outcome parse(const std::string& line) {
   return outcome;
 }
 
+/// What the peer printed; if there is nothing, `outcome` says why.
+std::optional<std::string> run_peer(std::string_view peer, std::string_view package,
+                                    std::vector<std::string> command, Outcome& outcome) {
+  constexpr std::chrono::seconds kLimit{60};
+  const std::string path = peer_path(peer);
+  if (access(path.c_str(), X_OK) != 0) {
+    outcome.missing = fmt::format("not built; needs {}", package);
+    return std::nullopt;
+  }
+  command.insert(command.begin(), path);
+  const ChildOutput output = run_child(command, kLimit);
+  if (output.failure.empty()) return output.out;
+  outcome.missing = fmt::format("failed, {}: {}", output.failure, last_line(output.error));
+  return std::nullopt;
+}
+
 }  // namespace
 
 ChildOutput run_child(const std::vector<std::string>& command, std::chrono::seconds limit) {
@@ -121,25 +139,36 @@ std::string peer_path(std::string_view peer) {
 
 Outcome measure_peer(std::string_view peer, std::string_view package, const std::string& measure,
                      unsigned threads, double budget_ms) {
-  constexpr std::chrono::seconds kLimit{60};
   Outcome outcome;
-  const std::string path = peer_path(peer);
-  if (access(path.c_str(), X_OK) != 0) {
-    outcome.missing = fmt::format("not built; needs {}", package);
-    return outcome;
-  }
-  const ChildOutput output =
-      run_child({path, measure, std::to_string(threads), fmt::format("{}", budget_ms)}, kLimit);
-  if (!output.failure.empty()) {
-    outcome.missing = fmt::format("failed, {}: {}", output.failure, last_line(output.error));
-    return outcome;
-  }
+  const std::optional<std::string> out = run_peer(
+      peer, package, {measure, std::to_string(threads), fmt::format("{}", budget_ms)}, outcome);
+  if (!out) return outcome;
   try {
-    return parse(last_line(output.out));
+    return parse(last_line(*out));
   } catch (const nlohmann::json::exception& e) {
-    outcome.missing = fmt::format("printed what is no JSON: {}", last_line(output.out));
+    outcome.missing = fmt::format("printed what is no JSON: {}", last_line(*out));
     return outcome;
   }
+}
+
+Outcome measure_lines(std::string_view program, const std::vector<std::string>& arguments,
+                      const std::string& unit) {
+  Outcome outcome;
+  const std::optional<std::string> out =
+      run_peer(program, "the strata library", arguments, outcome);
+  if (!out) return outcome;
+  std::istringstream lines(*out);
+  std::string name;
+  double value = 0;
+  while (lines >> name >> value) {
+    const std::size_t slash = name.find('/');
+    const std::string owner = name.substr(0, slash);
+    std::string figure = slash == std::string::npos ? std::string() : name.substr(slash + 1);
+    if (owner != program) figure += "@" + owner;
+    outcome.readings[figure] = {.value = value, .min = value, .unit = unit};
+  }
+  if (outcome.readings.empty()) outcome.missing = "printed no figure";
+  return outcome;
 }
 
 }  // namespace strata::bench

@@ -30,4 +30,10 @@ std::string peer_path(std::string_view peer);
 Outcome measure_peer(std::string_view peer, std::string_view package, const std::string& measure,
                      unsigned threads, double budget_ms);
 
+/// Runs a program that prints a line "OWNER/FIGURE VALUE" for each figure, in `unit`. A figure
+/// whose owner is not the program itself is that peer's: "raw-ring/round-trip" of `mailbox` is
+/// "round-trip@raw-ring".
+Outcome measure_lines(std::string_view program, const std::vector<std::string>& arguments,
+                      const std::string& unit);
+
 }  // namespace strata::bench

@@ -10,4 +10,7 @@ namespace strata::bench {
 /// The graph engine beside other task runtimes (graph_bench.cpp).
 void add_graph_series(std::vector<Series>& all, double budget_ms);
 
+/// Worker processes beside what one would write by hand (node_bench.cpp).
+void add_node_series(std::vector<Series>& all, double budget_ms);
+
 }  // namespace strata::bench

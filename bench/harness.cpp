@@ -17,16 +17,21 @@ std::optional<double> median_of(const std::vector<double>& values) {
 
 /// The figure of this name within the result, made where it is new, with no value in earlier
 /// rounds.
-Figure& figure_in(SeriesResult& result, const Contender& contender, const std::string& suffix) {
+Figure& figure_in(SeriesResult& result, const Contender& contender, const std::string& reading) {
+  // One program may measure Strata and a peer in turns: then the reading names the peer.
+  const std::size_t at_sign = reading.find('@');
+  const std::string suffix = reading.substr(0, at_sign);
+  const std::string owner =
+      at_sign == std::string::npos ? contender.name : reading.substr(at_sign + 1);
   std::string name = result.name + (suffix.empty() ? "" : "/" + suffix);
-  if (!contender.name.empty()) name += "@" + contender.name;
+  if (!owner.empty()) name += "@" + owner;
   const auto same = [&](const Figure& f) { return f.name == name; };
   const auto at = std::find_if(result.figures.begin(), result.figures.end(), same);
   if (at != result.figures.end()) return *at;
   Figure& figure = result.figures.emplace_back();
   figure.name = std::move(name);
   figure.series = result.name;
-  figure.contender = contender.name;
+  figure.contender = owner;
   return figure;
 }
 

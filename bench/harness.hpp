@@ -38,6 +38,7 @@ struct Reading {
 };
 
 /// What a contender says in one round, by what is added to the series' name; "" adds nothing.
+/// "NAME@PEER" is a figure of another contender, which was measured in turns with this one.
 struct Outcome {
   std::map<std::string, Reading> readings;
   bool infers = true;  ///< Finds dependencies by itself, as opposed to being given edges.

@@ -68,6 +68,7 @@ int run(const Options& options) {
   const std::vector<Target> targets = read_targets(options.targets);
   std::vector<Series> all;
   add_graph_series(all, options.budget_ms);
+  add_node_series(all, options.budget_ms);
   std::erase_if(all, [&](const Series& series) { return !selects(options.name, series); });
   if (all.empty()) {
     fmt::print(stderr, "strata-bench: nothing is called '{}'; --list shows all\n", options.name);
@@ -95,7 +96,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   strata::bench::Options options;
   CLI::App app{"Measures Strata beside its peers, and holds the figures against their targets."};
-  app.add_option("name", options.name, "Only what begins with this: graph, graph/chain, ...");
+  app.add_option("name", options.name, "Only what begins with this: graph, node/start, ...");
   app.add_option("--json", options.json, "Write all figures and targets to this file");
   app.add_flag("--check", options.check, "Exit with 1 if a target is missed");
   app.add_flag("--list", options.list, "Show what there is, measure nothing");

@@ -49,8 +49,8 @@ const Figure* strata_figure(const Figure& peer, const Results& results) {
 
 /// Microseconds, if the figure is a time.
 std::optional<double> in_us(double value, std::string_view unit) {
-  if (unit == "ns/task") return value / 1000;
-  if (unit == "us") return value;
+  if (unit == "ns/task" || unit == "ns") return value / 1000;
+  if (unit == "us/task" || unit == "us") return value;
   return std::nullopt;
 }
 

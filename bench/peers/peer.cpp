@@ -9,43 +9,15 @@
 #include <exception>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "figures.hpp"
 #include "timing.hpp"
 
 namespace strata::bench {
 namespace {
-
-struct Value {
-  double median = 0;
-  double min = 0;
-  const char* unit = "";
-};
-using Values = std::map<std::string, Value>;
-
-Value summary(std::vector<double> samples, const char* unit) {
-  return {median(samples), *std::min_element(samples.begin(), samples.end()), unit};
-}
-
-/// Calls `sample` until the budget is spent, at least `at_least` times.
-std::vector<double> sample_for(double budget_ns, int at_least,
-                               const std::function<double()>& sample) {
-  std::vector<double> samples;
-  const double begin = now_ns();
-  while (static_cast<int>(samples.size()) < at_least || now_ns() - begin < budget_ns) {
-    samples.push_back(sample());
-  }
-  return samples;
-}
-
-double timed(const std::function<void()>& run) {
-  const double begin = now_ns();
-  run();
-  return now_ns() - begin;
-}
 
 /// The warm-up: a run in which the tasks check their order.
 void run_checked(const Workload& workload, const std::function<void()>& run) {
@@ -193,16 +165,8 @@ Values measure(Adapter& adapter, std::string_view kind, const Workload& workload
 }
 
 void print(const Values& values, Adapter* adapter) {
-  std::printf("{\"infers\": %s, \"note\": \"%s\", \"values\": {",
-              adapter == nullptr || adapter->infers() ? "true" : "false",
-              adapter == nullptr ? "" : adapter->note().c_str());
-  const char* separator = "";
-  for (const auto& [name, value] : values) {
-    std::printf("%s\"%s\": {\"median\": %.6g, \"min\": %.6g, \"unit\": \"%s\"}", separator,
-                name.c_str(), value.median, value.min, value.unit);
-    separator = ", ";
-  }
-  std::printf("}}\n");
+  print_values(values, adapter == nullptr || adapter->infers(),
+               adapter == nullptr ? std::string() : adapter->note());
 }
 
 void measure_and_print(std::string_view what, unsigned threads, double budget_ns) {

@@ -107,6 +107,7 @@ class Run {
   /// Cancelled, DeadlineExceeded, or RunFailed.
   void result() const;
   /// Tells running tasks through their token, drops waiting ones. Returns at once; from any thread.
+  /// A task that then throws Cancelled has not failed: it gave up.
   void cancel() const;
 
   /// What a task returned (Engine::complete with a value); for a group, what that member did.

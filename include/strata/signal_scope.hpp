@@ -16,7 +16,8 @@ namespace strata {
 class SignalScope {
  public:
   enum class Then : std::uint8_t {
-    cancel,     ///< Calls in progress throw Cancelled; the program goes on from there.
+    /// Calls in progress throw Cancelled, and so does what is begun later while the scope lives.
+    cancel,
     terminate,  ///< Once the Workers are closed the process dies of the signal.
   };
   /// Throws InvalidState if there is one already.

@@ -31,6 +31,17 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
+/// Whether a task gave up for being cancelled, rather than failed.
+bool says_cancelled(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Cancelled&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 bool run_is_cancelled(const void* token) {
@@ -60,6 +71,7 @@ std::shared_ptr<const Failure> failure_of(const TaskNode& task, std::exception_p
   failure->what.task = TaskId{task.id};
   failure->what.name = task.name;
   failure->what.message = message_of(error);
+  failure->cancelled = task.run->cancelled() && says_cancelled(error);
   failure->what.exception = std::move(error);
   return failure;
 }

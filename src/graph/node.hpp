@@ -45,7 +45,8 @@ struct Binding;
 /// Why a task failed or was skipped; shared by all that it skipped.
 struct Failure : std::enable_shared_from_this<Failure> {
   TaskFailure what;
-  bool cancelled = false;  ///< Dropped since its run was cancelled.
+  /// Dropped since its run was cancelled, or threw Cancelled for that.
+  bool cancelled = false;
   std::weak_ptr<const RunState> run;
 };
 

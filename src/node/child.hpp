@@ -49,6 +49,7 @@ struct Child {
 
   os::Deadline start_deadline;
   os::Deadline timer;       ///< Of the state.
+  os::Deadline hung_up;     ///< Its channel is closed: until then its end may follow.
   os::Deadline wait_again;  ///< The process has ended, but could not be waited for yet.
   std::string step;         ///< The last that it told of.
   bool told_of_up = false;  ///< The client had child_up.

@@ -98,7 +98,12 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
   bool give_back = false;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) {
+    if (call->callable().value == 0 ||
+        call->callable().value > shared_.callables.load(std::memory_order_relaxed)) {
+      refusal = std::make_exception_ptr(
+          InvalidArgument(text_of(context) + " calls " + shared_.callable_text(call->callable()) +
+                          ": use what Worker::add of this Worker returned"));
+    } else if (closed_) {
       refusal = cancelled_error(text_of(context) + " was dropped: the Worker is closed");
     } else if (shared_.any_task_cancelled.load(std::memory_order_seq_cst) &&
                shared_.task_cancelled(context.task())) {

@@ -49,6 +49,9 @@ struct EndpointContext {
   /// every dispatch. Sequentially consistent: a dispatch that does not see it is found at its
   /// endpoint by the one who cancels.
   std::atomic<bool> any_task_cancelled{false};
+  /// How many callables were given out; a dispatch of one beyond is refused. Grows, relaxed: who
+  /// submits a task got its callable before.
+  std::atomic<std::uint32_t> callables{0};
   /// Whether that task is such a one; forgets it.
   std::function<bool(TaskId)> task_cancelled = {};
 };

@@ -54,6 +54,7 @@ struct SignalScope::State {
   ~State() {
     ending.signal();
     thread.join();
+    node::note_cancelling_signal(0);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -74,6 +75,7 @@ struct SignalScope::State {
       int none = 0;
       // Release: whoever reads it may act on it at once; nothing else is published with it.
       first.compare_exchange_strong(none, signal, std::memory_order_release);
+      node::note_cancelling_signal(signal);
       if (then == Then::terminate) {
         close_all_workers();
         die_of(signal);

@@ -210,7 +210,9 @@ void Supervisor::read_control(Child& child) {
       if (child.reason.empty()) child.reason = "sent what is no message: " + broken->reason;
       apply(child, ChildEvent::broken);
     } else {
-      apply(child, ChildEvent::disconnected);
+      // A process that dies closes its descriptors before it can be waited for, and how it died is
+      // the better story.
+      child.hung_up = os::Deadline::after(100ms);
     }
   }
 }
@@ -266,7 +268,8 @@ void Supervisor::read_exit(Child& child) {
 os::Deadline Supervisor::next_timer() const {
   os::Deadline next;
   for (const auto& child : children_)
-    next = os::earlier(next, os::earlier(child->timer, child->wait_again));
+    next = os::earlier(os::earlier(next, child->hung_up),
+                       os::earlier(child->timer, child->wait_again));
   return next;
 }
 
@@ -274,6 +277,10 @@ void Supervisor::check_timers() {
   for (auto& each : children_) {
     Child& child = *each;
     if (child.wait_again.passed()) read_exit(child);
+    if (child.hung_up.passed()) {
+      child.hung_up = os::Deadline::never();
+      apply(child, ChildEvent::disconnected);
+    }
     if (child.state == ChildState::ready) {
       std::optional<std::string> end;
       child.timer = client_.look_at_limits(child.index, end);

@@ -32,6 +32,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// "killed by signal 11 (segmentation fault) while running task 5: at address 0x0": the task put in
+/// behind the signal, if there are both.
+std::string killed_text(std::string text, const std::string& task) {
+  if (!text.starts_with("killed by signal") || task.empty()) return text;
+  const std::size_t end = text.find(')');
+  return text.insert(end == std::string::npos ? text.size() : end + 1, " while running " + task);
+}
+
 std::pair<os::UniqueFd, os::UniqueFd> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) os::throw_errno("making a log pipe");
@@ -91,6 +99,7 @@ void Supervisor::spawn(Child& child) {
   child.failed_in.reset();
   child.task_when_ended.clear();
   child.step = "start the program";
+  child.hung_up = os::Deadline::never();
   child.replace = false;
   try {
     make_process(child);
@@ -210,8 +219,14 @@ std::string Supervisor::late_text(const Child& child) const {
   const bool replaces = child.incarnation > 1 && phase_ == Phase::running;
   const std::chrono::milliseconds limit = replaces ? options_.start_time_limit : plan_.limit;
   // Further down in a tree the deadline comes from above.
-  if (limit.count() == 0) return "was not ready by the deadline for the start of the whole tree";
-  return "was not ready within " + base::duration_text(limit);
+  std::string text = limit.count() == 0
+                         ? "was not ready by the deadline for the start of the whole tree"
+                         : "was not ready within " + base::duration_text(limit);
+  if (child.state == ChildState::spawned) {
+    text += std::string(", and never came as far as its ") +
+            (child.spec.program == WorkerProgram::this_program ? "ProcessScope" : "main()");
+  }
+  return text;
 }
 
 /// Writes down why a process is ended, if that is not known yet.
@@ -257,7 +272,7 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
     }
   }
   if (crash) {
-    fault.cause = crash->headline();
+    fault.cause = killed_text(crash->headline(), fault.task);
     if (!crash->text.empty()) fault.cause += ": " + crash->text;
     std::size_t number = 0;
     for (const trace::StackFrame& frame : trace::symbolise(*crash))
@@ -268,7 +283,7 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
     if (ours || !status) {
       fault.cause = child.reason;
     } else {
-      fault.cause = status->to_string();
+      fault.cause = killed_text(status->to_string(), fault.task);
       if (fault.state == name_of(ChildState::spawned) && status->clean()) {
         fault.cause += " before it was a worker: is a ProcessScope the first thing in main()?";
       }
@@ -292,6 +307,7 @@ void Supervisor::bury(Child& child, ChildState from) {
   epoll_.remove(of_process.process.pidfd());
   if (child.control_open) epoll_.remove(of_process.control->fd());
   child.control_open = false;
+  child.hung_up = os::Deadline::never();
   if (of_process.log) {
     if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
     of_process.log->finish();
@@ -322,6 +338,7 @@ void Supervisor::abandon(Child& child) {
   if (fault.task.empty()) fault.task = child.task_when_ended;
   epoll_.remove(of_process.process.pidfd());
   child.wait_again = os::Deadline::never();
+  child.hung_up = os::Deadline::never();
   if (child.control_open) epoll_.remove(of_process.control->fd());
   child.control_open = false;
   if (of_process.log) {

@@ -2,11 +2,14 @@
 
 #include "strata/worker.hpp"
 
+#include <atomic>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "node/live_workers.hpp"
 #include "node/worker_state.hpp"
+#include "os/child_process.hpp"
 #include "strata/error.hpp"
 
 namespace strata {
@@ -44,6 +47,23 @@ std::vector<std::shared_ptr<WorkerState>> live_workers() {
     if (auto worker = each.lock()) alive.push_back(std::move(worker));
   }
   return alive;
+}
+
+namespace {
+/// Written by the SignalScope's thread and by its destructor, read by whoever begins something.
+/// Relaxed: it says all there is to say by itself.
+std::atomic<int> cancelling_signal{0};
+}  // namespace
+
+void note_cancelling_signal(int signal) noexcept {
+  cancelling_signal.store(signal, std::memory_order_relaxed);
+}
+
+void throw_if_signalled(const char* caller) {
+  const int signal = cancelling_signal.load(std::memory_order_relaxed);
+  if (signal == 0) return;
+  throw Cancelled(std::string(caller) + ": " + os::signal_name(signal) +
+                  " was received, and there is a SignalScope");
 }
 
 }  // namespace node

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ipc/control_channel.hpp"
+#include "node/live_workers.hpp"
 #include "node/own_record.hpp"
 #include "node/protocol.hpp"
 #include "node/this_program.hpp"
@@ -222,6 +223,7 @@ void WorkerState::make_engine() {
 // ---- Life ---------------------------------------------------------------------------------------
 
 void WorkerState::init() {
+  throw_if_signalled("Worker::init");
   StartPlan plan;
   plan.deadline = os::Deadline::after(options_.start_time_limit);
   if (placement_.start_deadline < plan.deadline) {
@@ -294,7 +296,7 @@ void WorkerState::start_failed(const WorkerFault& first) {
   changed_.notify_all();
 }
 
-bool WorkerState::begin_stop(std::chrono::milliseconds limit) {
+bool WorkerState::begin_stop(std::chrono::milliseconds limit, bool by_cancel) {
   {
     const std::lock_guard lock(mutex_);
     if (life_ == Life::closed) return false;
@@ -303,6 +305,7 @@ bool WorkerState::begin_stop(std::chrono::milliseconds limit) {
       return true;
     }
     cancelled_ = true;
+    by_cancel_ = by_cancel;
     if (janitor_ != nullptr) janitor_->dismiss();
   }
   cancel_runs();
@@ -331,7 +334,7 @@ void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
 void WorkerState::close(std::chrono::milliseconds limit) {
   const os::Deadline deadline = os::Deadline::after(limit + std::chrono::milliseconds(500));
   std::vector<WorkerFault> problems;
-  (void)begin_stop(limit);
+  (void)begin_stop(limit, false);
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return life_ == Life::closed; });
@@ -347,7 +350,7 @@ void WorkerState::close(std::chrono::milliseconds limit) {
   throw CloseFailed(text, std::move(problems));
 }
 
-void WorkerState::cancel() noexcept { (void)begin_stop(options_.close_time_limit); }
+void WorkerState::cancel() noexcept { (void)begin_stop(options_.close_time_limit, true); }
 
 bool WorkerState::initialised() const noexcept {
   const std::lock_guard lock(mutex_);
@@ -359,8 +362,9 @@ bool WorkerState::initialised() const noexcept {
 void WorkerState::require_running(const char* caller) const {
   const std::lock_guard lock(mutex_);
   if (life_ == Life::running) return;
-  if (cancelled_) {
-    throw Cancelled(std::string(caller) + ": " + options_.name + " was cancelled or closed");
+  throw_if_signalled(caller);
+  if (cancelled_ && (life_ == Life::stopping || by_cancel_)) {
+    throw Cancelled(std::string(caller) + ": " + options_.name + " was cancelled or is closing");
   }
   throw InvalidState(std::string(caller) + ": " + options_.name +
                      " has no worker processes; call init() first");
@@ -457,6 +461,7 @@ CallableId WorkerState::add(const Callable& callable) {
     const auto [place, added] = callable_ids_.emplace(json.dump(), next);
     if (!added) return CallableId{place->second};
     callables_.push_back(callable);
+    shared_.callables.store(next, std::memory_order_relaxed);
     id.value = next;
   }
   nlohmann::json entry = json;
@@ -533,6 +538,7 @@ std::vector<ProcessStatus> WorkerState::processes() {
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].lane = endpoints_[i]->lane();
     all[i].task = endpoints_[i]->task_in_hand();
+    if (!all[i].task.empty()) all[i].step = "running " + all[i].task;
   }
   return all;
 }

@@ -93,7 +93,7 @@ class WorkerState final : public SupervisorClient {
   void cancel_runs();
   [[nodiscard]] std::vector<WorkerFault> wait_for_runs(os::Deadline deadline);
   /// Begins to stop, unless that is under way. False if it is closed.
-  bool begin_stop(std::chrono::milliseconds limit);
+  bool begin_stop(std::chrono::milliseconds limit, bool by_cancel);
   [[nodiscard]] std::string text_of(CallableId callable) const;
 
   const WorkerOptions options_;
@@ -115,6 +115,7 @@ class WorkerState final : public SupervisorClient {
   // --- Guarded by mutex_ ---
   Life life_ = Life::closed;
   bool cancelled_ = false;                  ///< Since the last init().
+  bool by_cancel_ = false;                  ///< By cancel() rather than by close().
   std::optional<WorkerFault> start_fault_;  ///< Why the last start failed.
   std::vector<WorkerFault> problems_;       ///< Of the last stop.
   std::optional<OpenProgram> program_;

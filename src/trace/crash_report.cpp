@@ -59,7 +59,7 @@ std::string reason(int signal, int code) {
 
 std::string CrashReport::headline() const {
   if (stage < CrashStage::partial) return "crashed, and the crash handler did not come far";
-  std::string line = fmt::format("crashed with signal {} ({})", signal, os::signal_text(signal));
+  std::string line = fmt::format("killed by signal {} ({})", signal, os::signal_text(signal));
   const bool fault = code > 0 && code != SI_KERNEL;
   if (code == SI_KERNEL && (signal == SIGSEGV || signal == SIGBUS)) {
     line += ": an access to an address that can't exist";

@@ -133,7 +133,7 @@ void expect_crash(const Left& left, int signal, const std::string& function) {
   EXPECT_EQ(left.card.state, ProcessState::crashed);
   EXPECT_THAT(left.text, HasSubstr(function + "()"));
   EXPECT_THAT(left.text, Not(HasSubstr("strata::trace::(anonymous namespace)::on_crash")));
-  EXPECT_THAT(left.text, StartsWith("crashed with signal " + std::to_string(signal)));
+  EXPECT_THAT(left.text, StartsWith("killed by signal " + std::to_string(signal)));
   EXPECT_FALSE(left.crash->modules.empty());
 }
 

@@ -411,6 +411,29 @@ TEST_F(EngineFailure, CancelTellsTheRunningAndDropsTheWaiting) {
   EXPECT_EQ(ran_, 111);
 }
 
+TEST_F(EngineFailure, TaskThatGivesUpWhenCancelledHasNotFailed) {
+  Gate started;
+  const auto gives_up = [&](TaskContext& c) {
+    started.open();
+    (void)eventually([&] { return c.cancelled(); });
+    throw Cancelled("gives up");
+  };
+  const strata::Run run =
+      engine_.submit([&](Orchestration& o) { o.submit(gives_up, out(a_.tensor)); });
+  ASSERT_TRUE(started.wait());
+  run.cancel();
+  EXPECT_THROW(run.result(), Cancelled);
+  // Its bytes were not written, nevertheless.
+  const strata::Run reads = submit([&](Orchestration& o) { o.submit(mark(1), in(a_.tensor)); });
+  EXPECT_THROW(reads.result(), strata::RunFailed);
+
+  // Nobody cancelled this one: it has failed.
+  const strata::Run fails = submit([&](Orchestration& o) {
+    o.submit([](TaskContext&) { throw Cancelled("of its own"); }, out(a_.tensor));
+  });
+  EXPECT_THROW(fails.result(), strata::RunFailed);
+}
+
 TEST_F(EngineFailure, CancelOfOneRunLeavesOthersAlone) {
   Gate proceed;
   const strata::Run first = engine_.submit(

@@ -86,7 +86,8 @@ TEST(Lifeline, WaitReturnsForAMessageForTheOtherDescriptorAndAtTheEnd) {
   auto [parent, worker] = make_lifeline();
   const os::EventFd event = os::EventFd::make();
   {
-    std::thread other([&] { (void)send_query(parent.get(), 1); });
+    const int fd = parent.get();
+    std::thread other([fd] { (void)send_query(fd, 1); });
     wait_lifeline(worker.get());
     EXPECT_EQ(receive_lifeline(worker.get()).kind, LifelineKind::query);
     other.join();

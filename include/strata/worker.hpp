@@ -98,7 +98,8 @@ struct WorkerOptions {
   std::string worker_program = {};
 };
 
-/// Shared memory that tasks of one Worker use. Movable, not copyable.
+/// Shared memory that tasks of one Worker use. Movable, not copyable. Its bytes can be read and
+/// written here as long as it lives, also when the Worker is gone.
 class Buffer {
  public:
   Buffer() noexcept = default;  ///< No memory.

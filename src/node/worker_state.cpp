@@ -102,7 +102,7 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
   }
   const int tree_page = tree_page_ ? tree_page_.get() : placement_.tree_page;
   budget_ = std::make_unique<ipc::SpinnerBudget>(tree_page);
-  slabs_ = std::make_unique<SlabStore>(SlabStore::Options{
+  slabs_ = std::make_shared<SlabStore>(SlabStore::Options{
       .first_number = placement_.first_slab,
       .numbers = placement_.slab_numbers / 16,
       .added =
@@ -502,6 +502,7 @@ std::vector<Letter> WorkerState::greetings() {
 std::shared_ptr<BufferState> WorkerState::create_buffer(std::size_t bytes) {
   auto buffer = std::make_shared<BufferState>();
   buffer->range = slabs_->create(bytes);
+  buffer->memory = slabs_;
   buffer->id = engine_->add_buffer(buffer->range.data, bytes);
   return buffer;
 }

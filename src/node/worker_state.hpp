@@ -101,7 +101,7 @@ class WorkerState final : public SupervisorClient {
   LogSink log_;
   os::UniqueFd tree_page_;  ///< At the root.
   std::unique_ptr<ipc::SpinnerBudget> budget_;
-  std::unique_ptr<SlabStore> slabs_;
+  std::shared_ptr<SlabStore> slabs_;  ///< Buffers that outlive the Worker keep it.
   SlabStore::Range heap_;
   EndpointContext shared_;
   std::vector<ChildSpec> specs_;
@@ -135,6 +135,7 @@ class WorkerState final : public SupervisorClient {
 /// A buffer of a Worker; freed when the last task that uses it has ended.
 struct BufferState {
   std::weak_ptr<WorkerState> owner;
+  std::shared_ptr<SlabStore> memory;  ///< The range stays mapped as long as the buffer is there.
   SlabStore::Range range;
   BufferId id;
   std::atomic<bool> released{false};

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -56,6 +57,13 @@ class WorkerParent {
     os::SpawnOptions spawn;
     spawn.envp = os::current_environment();
     spawn.envp.push_back(std::string(node::kTokenVariable) + "=1");
+    // A crash is the kernel's affair, not a sanitizer's.
+    for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) {
+      const char* const before = getenv(name);
+      std::erase_if(spawn.envp, [&](const auto& each) { return each.starts_with(name); });
+      spawn.envp.push_back(std::string(name) +
+                           "=handle_segv=0:" + (before == nullptr ? "" : before));
+    }
     spawn.program_fd = program.file.get();
     spawn.path = program.path;
     spawn.argv = {"strata-worker", "node/sub[0]"};

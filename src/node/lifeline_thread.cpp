@@ -32,7 +32,7 @@ constexpr int kLookMs = 1000;
 /// A crash handler that takes longer hangs.
 constexpr nanoseconds kCrashLimit = 5s;
 /// How long the main thread may take to end the process.
-constexpr nanoseconds kEndLimit = 1s;
+constexpr nanoseconds kEndLimit = 3s;
 /// How long a start that was called off may go on.
 constexpr nanoseconds kStartLimit = 500ms;
 

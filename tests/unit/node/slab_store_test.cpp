@@ -23,8 +23,12 @@ namespace strata::node {
 namespace {
 
 constexpr std::size_t kSmallSlab = 64 * kSlabPage;
-/// Of the use of 1000 pages that are present. The sanitizers' own memory beside them costs some.
+/// Of the use of 1000 pages that are present. The sanitizers have memory of their own beside them.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kFewFaults = SIZE_MAX;
+#else
 constexpr std::size_t kFewFaults = 250;
+#endif
 
 SlabStore::Options small(std::function<void(const SlabStore::Slab&)> added = {}) {
   return {.slab_bytes = kSmallSlab, .added = std::move(added)};

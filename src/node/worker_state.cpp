@@ -29,6 +29,10 @@ constexpr const char* kNext = "next";
 /// Callables in one message.
 constexpr std::size_t kCallablesAtOnce = 500;
 
+/// How long init() that fails and close() wait for stderr to take the last lines, which a process
+/// that ends at once would lose.
+constexpr std::chrono::milliseconds kLogFlush{200};
+
 unsigned height_of(const WorkerOptions& options) {
   unsigned height = 0;
   for (const WorkerOptions& next : options.next_level)
@@ -267,7 +271,10 @@ void WorkerState::init() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return life_ == Life::running || life_ == Life::closed; });
   if (life_ == Life::running) return;
-  if (start_fault_ && !cancelled_) throw StartFailed(start_fault_->to_string(), *start_fault_);
+  const std::optional<WorkerFault> fault = cancelled_ ? std::nullopt : start_fault_;
+  lock.unlock();
+  (void)log_.flush(os::Deadline::after(kLogFlush));
+  if (fault) throw StartFailed(fault->to_string(), *fault);
   throw Cancelled("Worker::init: the start of " + options_.name + " was cancelled");
 }
 
@@ -343,6 +350,8 @@ void WorkerState::close(std::chrono::milliseconds limit) {
   // A Worker that was cancelled may be closed already, with runs that still wind down.
   for (WorkerFault& fault : wait_for_runs(deadline))
     problems.push_back(std::move(fault));
+  // What the workers wrote last is out when this returns: the process may end at once.
+  (void)log_.flush(os::Deadline::after(kLogFlush));
   if (problems.empty()) return;
   std::string text = "Worker::close: " + options_.name + " is closed, but not all ended well";
   for (const WorkerFault& fault : problems)

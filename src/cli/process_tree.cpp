@@ -91,8 +91,18 @@ std::vector<StrataProcess> find_trees() {
   return roots;
 }
 
+trace::ProcessState doing_of(const StrataProcess& process) {
+  const bool at_work = process.card.task && process.card.state == trace::ProcessState::idle;
+  return at_work ? trace::ProcessState::running : process.card.state;
+}
+
+std::chrono::nanoseconds since_of(const StrataProcess& process) {
+  const bool at_work = process.card.task && process.card.state == trace::ProcessState::idle;
+  return at_work ? process.card.task->since : process.card.state_since;
+}
+
 std::string state_of(const StrataProcess& process) {
-  std::string state = trace::name_of(process.card.state);
+  std::string state = trace::name_of(doing_of(process));
   if (process.info.state == 'T' || process.info.state == 't') state += ", stopped";
   if (process.info.state == 'D') state += ", in the kernel";
   return state;

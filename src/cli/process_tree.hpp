@@ -28,6 +28,11 @@ struct StrataProcess {
 /// is a Strata process too.
 [[nodiscard]] std::vector<StrataProcess> find_trees();
 
+/// The state in its record; running while it has a task in hand, which workers don't write down as
+/// a state of its own since that would cost each task time.
+[[nodiscard]] trace::ProcessState doing_of(const StrataProcess& process);
+/// When that began, on CLOCK_MONOTONIC.
+[[nodiscard]] std::chrono::nanoseconds since_of(const StrataProcess& process);
 /// "idle", "running"; "running, stopped" where the kernel has stopped it.
 [[nodiscard]] std::string state_of(const StrataProcess& process);
 /// CPU time so far, user and kernel.

@@ -91,7 +91,7 @@ void add_rows(const StrataProcess& process, int depth, const LastLook& last,
   rows.push_back(
       {std::to_string(process.info.pid),
        std::string(static_cast<std::size_t>(depth) * 2, ' ') + printable(process.card.path),
-       printable(process.card.role), state_of(process), text_of(since(process.card.state_since)),
+       printable(process.card.role), state_of(process), text_of(since(since_of(process))),
        cpu_text(process, last), doing(process)});
   for (const StrataProcess& child : process.children)
     add_rows(child, depth + 1, last, rows);
@@ -140,8 +140,8 @@ nlohmann::json json_of(const StrataProcess& process) {
       {"parent", process.info.ppid},
       {"path", card.path},
       {"role", card.role},
-      {"state", trace::name_of(card.state)},
-      {"state_for_s", seconds(since(card.state_since))},
+      {"state", trace::name_of(doing_of(process))},
+      {"state_for_s", seconds(since(since_of(process)))},
       {"running_for_s", seconds(since(card.started))},
       {"kernel_state", std::string(1, process.info.state)},
       {"stopped", process.info.state == 'T' || process.info.state == 't'},

@@ -1,4 +1,4 @@
-# `cmake --install`: library, public headers, a CMake package and a pkg-config file.
+# `cmake --install`: library, public headers, programs, a CMake package and a pkg-config file.
 include(CMakePackageConfigHelpers)
 
 set(strata_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Strata)
@@ -8,7 +8,9 @@ install(TARGETS strata EXPORT StrataTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS strata_worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# In the package it is Strata::strata-worker, so that $<TARGET_FILE:...> says where it is.
+set_target_properties(strata_worker PROPERTIES EXPORT_NAME strata-worker)
+install(TARGETS strata_worker EXPORT StrataTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET strata_cli)
   install(TARGETS strata_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

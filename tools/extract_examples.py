@@ -8,9 +8,12 @@ An example is a complete program in a ```cpp block, with its name in a comment o
     int main() {}
     ```
 
+A block with `<!-- library: NAME -->` before it is a shared library that such programs load.
+
 usage: extract_examples.py OUTPUT_DIR PAGE...
 
-Writes OUTPUT_DIR/NAME.cpp for each and prints the names. A file whose text has not changed is left
+Writes OUTPUT_DIR/NAME.cpp for each example and prints the names; libraries are written to
+OUTPUT_DIR/library/NAME.cpp, and `library/NAME` is printed. A file whose text has not changed is left
 alone, so that nothing is built again; files of examples that are gone are removed. A #line directive
 makes compilers report errors where they are, in the page.
 """
@@ -19,7 +22,7 @@ import re
 import sys
 from pathlib import Path
 
-MARK = re.compile(r"^<!--\s*example:\s*(\S+)\s*-->\s*$")
+MARK = re.compile(r"^<!--\s*(example|library):\s*(\S+)\s*-->\s*$")
 NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 
 
@@ -28,13 +31,13 @@ class PageError(Exception):
 
 
 def examples(page):
-    """Yields (name, text) for each example of a page."""
+    """Yields (name, text) for each example of a page; names of libraries begin with `library/`."""
     lines = page.read_text().splitlines()
     for index, line in enumerate(lines):
         mark = MARK.match(line)
         if not mark:
             continue
-        where, name = f"{page}:{index + 1}", mark.group(1)
+        where, kind, name = f"{page}:{index + 1}", mark.group(1), mark.group(2)
         if not NAME.match(name):
             raise PageError(f"{where}: '{name}': a name has lower-case letters, digits and '_'")
         if index + 1 >= len(lines) or lines[index + 1].strip() != "```cpp":
@@ -44,6 +47,8 @@ def examples(page):
         except ValueError:
             raise PageError(f"{where}: the block has no end") from None
         body = "\n".join(lines[index + 2 : end])
+        if kind == "library":
+            name = f"library/{name}"
         yield name, f'#line {index + 3} "{page}"\n{body}\n'
 
 
@@ -55,9 +60,9 @@ def extract(output, pages):
             if name in found:
                 raise PageError(f"{page}: there are two examples '{name}'")
             found[name] = text
-    output.mkdir(parents=True, exist_ok=True)
-    for old in output.glob("*.cpp"):
-        if old.stem not in found:
+    (output / "library").mkdir(parents=True, exist_ok=True)
+    for old in [*output.glob("*.cpp"), *output.glob("library/*.cpp")]:
+        if str(old.relative_to(output).with_suffix("")) not in found:
             old.unlink()
     for name, text in found.items():
         path = output / f"{name}.cpp"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build into an empty prefix, moves it, and builds a small program against it twice: by
-# find_package(Strata) and by pkg-config.
+# find_package(Strata) and by pkg-config. Then programs with worker processes, which find what they
+# need without any environment variable.
 #
 # usage: install_test.sh CMAKE BUILD_DIR GENERATOR COMPILER BUILD_TYPE
 set -euo pipefail
@@ -22,6 +23,13 @@ mv "$work/first" "$work/prefix"
   -DCONSUMER_INCLUDE="$work" >/dev/null
 "$cmake" --build "$work/cmake"
 "$work/cmake/consumer"
+unset STRATA_WORKER_PROGRAM
+"$work/cmake/this_program"
+"$work/cmake/with_library" "$work/prefix/bin/strata-worker" by_package
+# A program that is installed beside strata-worker finds it by itself.
+cp "$work/cmake/with_library" "$work/prefix/bin"
+"$work/prefix/bin/with_library" "$work/prefix/bin/strata-worker"
+"$work/prefix/bin/strata" --version
 
 PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name strata.pc)")
 export PKG_CONFIG_PATH

@@ -34,7 +34,17 @@ class ExtractExamples(unittest.TestCase):
     def test_an_example_that_is_gone_leaves_no_file(self):
         self.extract("<!-- example: one -->\n```cpp\n```\n")
         self.extract("<!-- example: two -->\n```cpp\n```\n")
-        self.assertEqual([p.name for p in self.output.iterdir()], ["two.cpp"])
+        self.assertEqual([p.name for p in self.output.rglob("*.cpp")], ["two.cpp"])
+
+    def test_libraries_have_a_folder_of_their_own(self):
+        result = self.extract(
+            "<!-- library: one -->\n```cpp\nint a;\n```\n<!-- example: one -->\n```cpp\nint b;\n```\n"
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, "library/one\none\n"))
+        self.assertIn("int a;", (self.output / "library/one.cpp").read_text())
+        self.assertIn("int b;", (self.output / "one.cpp").read_text())
+        self.extract("text\n")
+        self.assertEqual(list(self.output.rglob("*.cpp")), [])
 
     def test_broken_pages_are_errors(self):
         for text in [

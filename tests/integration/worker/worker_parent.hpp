@@ -138,10 +138,10 @@ class WorkerParent {
   }
   ipc::CompletionFrame pop() {
     const os::Deadline deadline = os::Deadline::after(kGuard);
-    while (!deadline.passed()) {
+    for (bool over = false; !over;) {
+      over = process.try_wait() || deadline.passed();  // Before the look: it may be the last one.
       const auto popped = mailbox->pop();
       if (popped.result == ipc::MailboxParent::PopResult::completion) return popped.frame;
-      if (process.try_wait()) break;
       std::this_thread::yield();
     }
     ADD_FAILURE() << "no completion; log: " << read_log();

@@ -50,7 +50,8 @@ inline constexpr const char* kLogStreamVariable = "STRATA_LOG_STREAM";
 [[nodiscard]] std::optional<LogLevel> log_level_from(std::string_view name) noexcept;
 
 struct LogSinkOptions {
-  int fd = STDERR_FILENO;             ///< Not owned; must stay open as long as the LogSink.
+  int fd = STDERR_FILENO;             ///< Not owned. Must stay open, also after the
+                                      ///< LogSink if flush() has failed.
   LogLevel level = LogLevel::info;    ///< Of Strata's own messages. The environment overrides it.
   bool marked = false;                ///< Always put kPrefixed in front: a worker process does.
   std::size_t queue_bytes = 4 << 20;  ///< More than this waits only if it is one single line.

@@ -207,7 +207,8 @@ class Worker {
 
  private:
   friend struct node::WorkerAccess;
-  explicit Worker(std::shared_ptr<node::WorkerState> state) noexcept : state_(std::move(state)) {}
+  struct FromState {};
+  Worker(FromState, std::shared_ptr<node::WorkerState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<node::WorkerState> state_;
 };
 

@@ -203,6 +203,7 @@ void Supervisor::send(Child& child, const Letter& letter) {
 void Supervisor::announce(Child& child) {
   child.failed_starts = 0;
   child.told_of_up = true;
+  publish(child);  // Before anybody is told.
   log(LogLevel::debug, child.spec.path, "ready");
   client_.child_up(child.index, child.of_process.mailbox);
   if (phase_ != Phase::starting) return;
@@ -265,6 +266,8 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
     crash = reader.crash();
     const trace::Card card = reader.card();
     if (!card.step.empty() && child.own_words == std::nullopt) fault.step = card.step;
+    // Steps are told during the start; later ones are of libraries that are loaded beside tasks.
+    if (!is_starting(child.failed_in.value_or(from))) fault.step.clear();
     if (card.task && fault.task.empty()) {
       fault.task = "task " + std::to_string(TaskId{card.task->task}.number());
       if (!card.task->name.empty()) fault.task += " '" + card.task->name + "'";
@@ -303,7 +306,9 @@ void Supervisor::bury(Child& child, ChildState from) {
     options_.budget->reclaim(of_process.process.pid());
     if (child.spec.height != 0) options_.budget->sweep();
   }
-  if (of_process.group) of_process.group->kill();
+  // What its tasks have started and left goes with it: all of it where there is a control group,
+  // else what has stayed in its process group.
+  if (!of_process.group || !of_process.group->kill()) ::kill(-of_process.process.pid(), SIGKILL);
   epoll_.remove(of_process.process.pidfd());
   if (child.control_open) epoll_.remove(of_process.control->fd());
   child.control_open = false;

@@ -612,8 +612,8 @@ std::string WorkerState::task_in_hand(std::size_t child) {
 // ---- Access -------------------------------------------------------------------------------------
 
 std::unique_ptr<Worker> WorkerAccess::make(WorkerOptions options, Placement placement) {
-  return std::unique_ptr<Worker>(
-      new Worker(std::make_shared<WorkerState>(std::move(options), placement)));
+  return std::unique_ptr<Worker>(new Worker(
+      Worker::FromState{}, std::make_shared<WorkerState>(std::move(options), placement)));
 }
 
 WorkerState& WorkerAccess::state(Worker& worker) noexcept { return *worker.state_; }

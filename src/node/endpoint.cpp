@@ -356,48 +356,34 @@ Endpoint::Report Endpoint::finished(Entry& entry) const {
   return report;
 }
 
-Endpoint::Entry* Endpoint::find(std::uint64_t dispatch) {
-  for (Entry& entry : sent_) {
-    if (entry.id.value == dispatch) return &entry;
+/// Adds to the story of a task, which may have been completed before it.
+template <class Add>
+void Endpoint::add_to_story(std::uint64_t dispatch, const Add& add) {
+  const auto is_it = [&](const Entry& entry) { return entry.id.value == dispatch; };
+  std::optional<Report> report;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto completed = std::find_if(unfinished_.begin(), unfinished_.end(), is_it);
+    if (completed != unfinished_.end()) {
+      add(*completed->story);
+      report = finished(*completed);
+      unfinished_.erase(completed);
+    } else {
+      const auto sent = std::find_if(sent_.begin(), sent_.end(), is_it);
+      if (sent == sent_.end()) return;  // Its process was given up meanwhile.
+      if (sent->story == nullptr) sent->story = std::make_unique<Story>();
+      add(*sent->story);
+    }
   }
-  for (Entry& entry : unfinished_) {
-    if (entry.id.value == dispatch) return &entry;
-  }
-  return nullptr;
+  if (report) tell(*report);
 }
 
 void Endpoint::story(std::uint64_t dispatch, WorkerFault fault) {
-  std::optional<Report> report;
-  {
-    const std::lock_guard lock(mutex_);
-    Entry* const entry = find(dispatch);
-    if (entry == nullptr) return;  // Its process was given up meanwhile.
-    const bool completed = entry->story != nullptr;
-    if (!completed) entry->story = std::make_unique<Story>();
-    entry->story->fault = std::move(fault);
-    if (completed && !unfinished_.empty()) {
-      report = finished(*entry);
-      unfinished_.erase(unfinished_.begin() + (entry - unfinished_.data()));
-    }
-  }
-  if (report) tell(*report);
+  add_to_story(dispatch, [&](Story& story) { story.fault = std::move(fault); });
 }
 
 void Endpoint::value(std::uint64_t dispatch, std::string bytes) {
-  std::optional<Report> report;
-  {
-    const std::lock_guard lock(mutex_);
-    Entry* const entry = find(dispatch);
-    if (entry == nullptr) return;
-    const bool completed = entry->story != nullptr;
-    if (!completed) entry->story = std::make_unique<Story>();
-    entry->story->value = std::move(bytes);
-    if (completed && !unfinished_.empty()) {
-      report = finished(*entry);
-      unfinished_.erase(unfinished_.begin() + (entry - unfinished_.data()));
-    }
-  }
-  if (report) tell(*report);
+  add_to_story(dispatch, [&](Story& story) { story.value = std::move(bytes); });
 }
 
 bool Endpoint::arm() {

@@ -141,7 +141,8 @@ class Endpoint final : public ExternalLane {
   void now_in_hand();
   [[nodiscard]] Report finished(Entry& entry) const;
   [[nodiscard]] std::exception_ptr died(const Entry& entry, const WorkerFault& cause) const;
-  [[nodiscard]] Entry* find(std::uint64_t dispatch);
+  template <class Add>
+  void add_to_story(std::uint64_t dispatch, const Add& add);
   [[nodiscard]] static std::string text_of(const TaskContext& context);
 
   const std::string path_;

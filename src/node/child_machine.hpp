@@ -1,9 +1,9 @@
 // ChildMachine: the life of one worker process as a table of states and events.
 //
 // The table is total: every event has one action and one next state in every state. It is the whole
-// truth about what the supervisor does with a process: docs/reference/worker-states.md and the
-// formal model of start and close (tests/model) are generated from it, and a test executes every
-// cell.
+// truth about what the supervisor does with a process: the table in docs/reference/worker-states.md
+// and the one of the formal model of start and close (tests/model) are generated from it, and tests
+// execute every cell.
 //
 //   absent -> spawned -> connected -> initialising -> ready
 //                                                       | stop
@@ -16,7 +16,7 @@
 //   (2) A process is left by one way only: `exited` (then it is buried, once) or, after SIGKILL,
 //       `timeout` (then it is handed to the reaper, once).
 //   (3) From every state `stop` followed by time-outs leads to absent or abandoned.
-//   (4) Messages of a process that is being ended are ignored, whatever they say.
+//   (4) What a process that is being ended says is ignored; only nonsense hurries its end.
 //
 // Thread safety: the table is constant.
 #pragma once

@@ -3,6 +3,7 @@
 
 #include "node/supervisor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -66,6 +67,7 @@ void Supervisor::start(StartPlan plan) {
   post([this, plan = std::move(plan)]() mutable {
     plan_ = std::move(plan);
     phase_ = Phase::starting;
+    hurry_.reset();
     first_fault_.reset();
     problems_.clear();
     for (auto& child : children_) {
@@ -86,14 +88,18 @@ void Supervisor::stop(std::chrono::milliseconds limit) {
       return;
     }
     phase_ = Phase::stopping;
-    begin_stop(limit);
+    begin_stop(std::min(limit, hurry_.value_or(limit)));
     check_all_gone();
   });
 }
 
 void Supervisor::hasten(std::chrono::milliseconds limit) {
   post([this, limit] {
-    if (phase_ == Phase::stopping) begin_stop(limit);
+    if (phase_ == Phase::stopping) {
+      begin_stop(limit);
+    } else {
+      hurry_ = std::min(limit, hurry_.value_or(limit));
+    }
   });
 }
 
@@ -102,8 +108,8 @@ void Supervisor::replace(std::size_t child, std::string reason) {
     if (phase_ != Phase::running) return;
     Child& target = *children_[child];
     target.replace = true;
+    target.failed_starts = 0;
     if (!has_process(target.state)) {
-      target.failed_starts = 0;
       target.start_deadline = os::Deadline::after(options_.start_time_limit);
       apply(target, ChildEvent::start);
       return;
@@ -350,9 +356,9 @@ void Supervisor::begin_stop(std::chrono::milliseconds limit) {
   // Most of the time is for the asking; insisting gets a quarter.
   const os::Deadline term = os::Deadline::after(limit);
   const os::Deadline ask = os::Deadline::after(limit * 3 / 4);
+  if (stop_plan_.term.is_never() || limit < stop_plan_.limit) stop_plan_.limit = limit;
   stop_plan_.term = os::earlier(stop_plan_.term, term);
   stop_plan_.ask = os::earlier(stop_plan_.ask, ask);
-  stop_plan_.limit = limit;
   for (auto& child : children_) {
     child->replace = false;
     apply(*child, ChildEvent::stop);

@@ -14,7 +14,9 @@
 //       as any of them (their PDEATHSIG is tied to it).
 //   (2) After start() exactly one of started, start_failed and stopped is called; after stop(),
 //       stopped, once every process has been waited for or handed to the reaper.
-//   (3) child_up and child_down come in turns for each child.
+//   (3) For each process that start() or a replacement asks for, child_down is called once: when it
+//   is
+//       gone, or could not be made. child_up is called at most once, before that.
 #pragma once
 
 #include <chrono>
@@ -118,7 +120,7 @@ class Supervisor {
   /// Ends all processes: asks, then insists, then kills, so that all is over at about `limit` from
   /// now and a process that can't be ended is given up soon after.
   void stop(std::chrono::milliseconds limit);
-  /// While it stops: less time than it was given first.
+  /// Less time than the stop that is under way, or that is about to be asked for, was given.
   void hasten(std::chrono::milliseconds limit);
   void replace(std::size_t child, std::string reason);
   void broadcast(Letter letter);
@@ -178,6 +180,7 @@ class Supervisor {
   Phase phase_ = Phase::closed;
   StartPlan plan_;
   StopPlan stop_plan_;
+  std::optional<std::chrono::milliseconds> hurry_;  ///< A hasten() that came before its stop().
   std::optional<WorkerFault> first_fault_;
   std::vector<WorkerFault> problems_;
   bool quit_ = false;

@@ -357,6 +357,7 @@ void Supervisor::abandon(Child& child) {
 
 /// A process is gone: tells whoever must know, and sees to what comes next.
 void Supervisor::settle(Child& child, WorkerFault fault, bool gone_well) {
+  publish(child);  // Before anybody hears of it.
   const bool had_been_ready = child.told_of_up;
   child.told_of_up = false;
   if (phase_ == Phase::running) {
@@ -365,7 +366,6 @@ void Supervisor::settle(Child& child, WorkerFault fault, bool gone_well) {
     log(again ? LogLevel::warning : LogLevel::error, child.spec.path,
         fault.to_string() +
             (again ? "\nanother process takes its place" : "\nno other process takes its place"));
-    publish(child);
     client_.child_down(child.index, fault, !again);
     if (again) {
       child.start_deadline = os::Deadline::after(options_.start_time_limit);

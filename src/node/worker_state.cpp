@@ -247,30 +247,29 @@ void WorkerState::init() {
   const bool small_program = std::any_of(specs_.begin(), specs_.end(), [](const ChildSpec& spec) {
     return spec.program == WorkerProgram::strata_worker;
   });
-  {
-    const std::lock_guard lock(mutex_);
-    if (life_ != Life::closed) {
-      throw InvalidState("Worker::init: " + options_.name +
-                         " is initialised, or being initialised or closed; close() it first");
-    }
-    if (small_program && !program_) program_ = find_worker_program(options_.worker_program);
-    if (program_) {
-      plan.worker_program = program_->file.get();
-      plan.worker_program_path = program_->path;
-    }
-    life_ = Life::starting;
-    cancelled_ = false;
-    start_fault_.reset();
-    problems_.clear();
-  }
   plan.environment = os::current_environment();
+  std::unique_lock lock(mutex_);
+  if (life_ != Life::closed) {
+    throw InvalidState("Worker::init: " + options_.name +
+                       " is initialised, or being initialised or closed; close() it first");
+  }
+  if (small_program && !program_) program_ = find_worker_program(options_.worker_program);
+  if (program_) {
+    plan.worker_program = program_->file.get();
+    plan.worker_program_path = program_->path;
+  }
   if (tree_page_) os::Cgroup::sweep_stale(kGroupPrefix);
   for (const auto& endpoint : endpoints_)
     endpoint->open();
+  // With the lock held, so that no stop of another thread comes before this start.
   supervisor_->start(std::move(plan));
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return life_ == Life::running || life_ == Life::closed; });
-  if (life_ == Life::running) return;
+  life_ = Life::starting;
+  cancelled_ = false;
+  start_fault_.reset();
+  problems_.clear();
+  const std::uint64_t before = ended_;
+  changed_.wait(lock, [&] { return life_ == Life::running || ended_ != before; });
+  if (ended_ == before) return;
   const std::optional<WorkerFault> fault = cancelled_ ? std::nullopt : start_fault_;
   lock.unlock();
   (void)log_.flush(os::Deadline::after(kLogFlush));
@@ -298,18 +297,24 @@ void WorkerState::start_failed(const WorkerFault& first) {
     const std::lock_guard lock(mutex_);
     start_fault_ = first;
     // If somebody closes it meanwhile, stopped() comes too.
-    if (life_ == Life::starting) life_ = Life::closed;
+    if (life_ == Life::starting) {
+      life_ = Life::closed;
+      ++ended_;
+    }
   }
   changed_.notify_all();
 }
 
-bool WorkerState::begin_stop(std::chrono::milliseconds limit, bool by_cancel) {
+std::optional<std::uint64_t> WorkerState::begin_stop(std::chrono::milliseconds limit,
+                                                     bool by_cancel) {
+  std::uint64_t before = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (life_ == Life::closed) return false;
+    if (life_ == Life::closed) return std::nullopt;
+    before = ended_;
     if (std::exchange(life_, Life::stopping) == Life::stopping) {
       supervisor_->hasten(limit);
-      return true;
+      return before;
     }
     cancelled_ = true;
     by_cancel_ = by_cancel;
@@ -319,7 +324,7 @@ bool WorkerState::begin_stop(std::chrono::milliseconds limit, bool by_cancel) {
   for (const auto& endpoint : endpoints_)
     endpoint->close();
   supervisor_->stop(limit);
-  return true;
+  return before;
 }
 
 void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
@@ -333,6 +338,7 @@ void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
     const std::lock_guard lock(mutex_);
     if (life_ != Life::stopping) return;
     life_ = Life::closed;
+    ++ended_;
     problems_ = problems;
   }
   changed_.notify_all();
@@ -341,10 +347,10 @@ void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
 void WorkerState::close(std::chrono::milliseconds limit) {
   const os::Deadline deadline = os::Deadline::after(limit + std::chrono::milliseconds(500));
   std::vector<WorkerFault> problems;
-  (void)begin_stop(limit, false);
+  const std::optional<std::uint64_t> before = begin_stop(limit, false);
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return life_ == Life::closed; });
+    changed_.wait(lock, [&] { return !before || ended_ != *before; });
     problems = std::exchange(problems_, {});
   }
   // A Worker that was cancelled may be closed already, with runs that still wind down.

@@ -1,14 +1,17 @@
 // WorkerState: what is behind a strata::Worker. It ties the parts together: the engine and its
 // endpoints, the supervisor and its processes, the shared memory, the callables.
 //
-// Thread safety: all members from any thread. The state of life (below) has one lock, which is a
-// leaf: nothing is called with it held.
+// Thread safety: all members from any thread. The state of life (below) has one lock. With it held
+// nothing is called but commands of the supervisor and Endpoint::open, which call nothing back.
 //
 //   closed --init--> starting --started--> running --close, cancel--> stopping --stopped--> closed
 //                       |  `----start_failed----------------------------------------------> closed
 //                       `--close, cancel--> stopping
 //
-// The supervisor decides when `starting` and `stopping` end; init() and close() wait for that.
+// The supervisor decides when `starting` and `stopping` end; init() and close() wait for that. What
+// they wait for is an event, not a state, since others may be through the next states before they
+// look. The commands that belong to a change of the state reach the supervisor in the order of the
+// changes. tests/model/start_close.pml shows what both are good for.
 #pragma once
 
 #include <atomic>
@@ -92,8 +95,9 @@ class WorkerState final : public SupervisorClient {
   void keep(const Run& run);
   void cancel_runs();
   [[nodiscard]] std::vector<WorkerFault> wait_for_runs(os::Deadline deadline);
-  /// Begins to stop, unless that is under way. False if it is closed.
-  bool begin_stop(std::chrono::milliseconds limit, bool by_cancel);
+  /// Begins to stop, unless that is under way. Returns the `ended_` that its end will change;
+  /// nothing if it is closed.
+  std::optional<std::uint64_t> begin_stop(std::chrono::milliseconds limit, bool by_cancel);
   [[nodiscard]] std::string text_of(CallableId callable) const;
 
   const WorkerOptions options_;
@@ -114,6 +118,7 @@ class WorkerState final : public SupervisorClient {
   std::condition_variable changed_;
   // --- Guarded by mutex_ ---
   Life life_ = Life::closed;
+  std::uint64_t ended_ = 0;                 ///< How often life_ became `closed`.
   bool cancelled_ = false;                  ///< Since the last init().
   bool by_cancel_ = false;                  ///< By cancel() rather than by close().
   std::optional<WorkerFault> start_fault_;  ///< Why the last start failed.

@@ -152,13 +152,13 @@ void Supervisor::make_process(Child& child) {
                        {mailbox.get(), kMailboxFd},        {completion_event_.fd(), kCompletionFd},
                        {options_.tree_page, kTreeFd}};
   spawn.own_process_group = true;
-  spawn.cgroup_procs_fd = made.group ? made.group->procs_fd() : -1;
+  spawn.cgroup_fd = made.group ? made.group->fd() : -1;
   try {
     made.process = os::spawn(spawn);
   } catch (const SystemError&) {
     if (!made.group) throw;
     made.group.reset();  // It may be the group that it can't join; one does without.
-    spawn.cgroup_procs_fd = -1;
+    spawn.cgroup_fd = -1;
     made.process = os::spawn(spawn);
   }
   made.record->set_pid(made.process.pid());

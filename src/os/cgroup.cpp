@@ -114,10 +114,10 @@ std::optional<Cgroup> Cgroup::create(std::string_view prefix) {
   const std::string path = parent + "/" + name_prefix(prefix) +
                            std::to_string(created.fetch_add(1, std::memory_order_relaxed));
   if (::mkdir(path.c_str(), 0755) != 0) return std::nullopt;
-  Cgroup group(path, UniqueFd(::open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC)));
+  Cgroup group(path, UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
   // Not a group that processes may join: below a threaded one, say.
   const auto type = read_small_file(path + "/cgroup.type");
-  if (!group.procs_ || !type || !type->starts_with("domain") ||
+  if (!group.directory_ || !type || !type->starts_with("domain") ||
       type->starts_with("domain invalid")) {
     return std::nullopt;
   }
@@ -152,17 +152,17 @@ int Cgroup::sweep_stale(std::string_view prefix) {
   return removed;
 }
 
-Cgroup::Cgroup(std::string path, UniqueFd procs) noexcept
-    : path_(std::move(path)), procs_(std::move(procs)) {}
+Cgroup::Cgroup(std::string path, UniqueFd directory) noexcept
+    : path_(std::move(path)), directory_(std::move(directory)) {}
 
 Cgroup::Cgroup(Cgroup&& other) noexcept
-    : path_(std::exchange(other.path_, {})), procs_(std::move(other.procs_)) {}
+    : path_(std::exchange(other.path_, {})), directory_(std::move(other.directory_)) {}
 
 Cgroup& Cgroup::operator=(Cgroup&& other) noexcept {
   if (this == &other) return *this;
   remove();
   path_ = std::exchange(other.path_, {});
-  procs_ = std::move(other.procs_);
+  directory_ = std::move(other.directory_);
   return *this;
 }
 

@@ -40,8 +40,8 @@ class Cgroup {
   Cgroup& operator=(const Cgroup&) = delete;
   ~Cgroup();
 
-  /// Descriptor of cgroup.procs, for SpawnOptions::cgroup_procs_fd.
-  [[nodiscard]] int procs_fd() const noexcept { return procs_.get(); }
+  /// Descriptor of its directory, for SpawnOptions::cgroup_fd.
+  [[nodiscard]] int fd() const noexcept { return directory_.get(); }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Sends SIGKILL to all that is in it. False if not all could be reached.
   bool kill() noexcept;
@@ -49,11 +49,11 @@ class Cgroup {
   [[nodiscard]] bool populated() const;
 
  private:
-  Cgroup(std::string path, UniqueFd procs) noexcept;
+  Cgroup(std::string path, UniqueFd directory) noexcept;
   void remove() noexcept;
 
   std::string path_;
-  UniqueFd procs_;
+  UniqueFd directory_;
 };
 
 }  // namespace strata::os

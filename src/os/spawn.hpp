@@ -44,8 +44,8 @@ struct SpawnOptions {
   std::vector<Descriptor> descriptors = {};
   /// The child leads a process group of its own.
   bool own_process_group = false;
-  /// Descriptor of a cgroup's cgroup.procs, open for writing; the child joins that group.
-  int cgroup_procs_fd = -1;
+  /// Descriptor of a cgroup's directory; the child is born in that group.
+  int cgroup_fd = -1;
   /// The child gets SIGKILL when the thread that spawned it ends.
   bool die_with_parent = true;
 };

@@ -65,7 +65,7 @@ TEST_F(CgroupTest, KillEndsAllThatIsInIt) {
   test::Pipe pipe = test::make_pipe();
   SpawnOptions options = test::child_options({"parent", "orphan"});
   options.descriptors[1].from = pipe.write.get();
-  options.cgroup_procs_fd = group->procs_fd();
+  options.cgroup_fd = group->fd();
   options.own_process_group = true;
   ChildProcess child = spawn(options);
   pipe.write.reset();

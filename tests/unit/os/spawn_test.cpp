@@ -353,15 +353,31 @@ TEST(Spawn, ChildJoinsTheCgroupBeforeItRuns) {
   auto group = Cgroup::create("strata-test");
   if (!group) GTEST_SKIP() << "no cgroup of version 2 can be made here";
   SpawnOptions options = child_options({"cgroup"});
-  options.cgroup_procs_fd = group->procs_fd();
+  options.cgroup_fd = group->fd();
   const std::string name = group->path().substr(group->path().rfind('/'));
   EXPECT_THAT(test::run(options).output, HasSubstr(name));
+}
+
+// Where clone3 is not there, or not let through.
+TEST(Spawn, ChildJoinsTheCgroupByItselfIfItCannotBeBornInIt) {
+  if (!base::kFaultPoints) GTEST_SKIP() << "this build has no fault points";
+  auto group = Cgroup::create("strata-test");
+  if (!group) GTEST_SKIP() << "no cgroup of version 2 can be made here";
+  SpawnOptions options = child_options({"cgroup"});
+  options.cgroup_fd = group->fd();
+  const std::string name = group->path().substr(group->path().rfind('/'));
+  for (const char* const refused :
+       {"os.clone_into_cgroup=error:38", "os.clone_into_cgroup=error:1"}) {
+    base::set_faults(refused);
+    EXPECT_THAT(test::run(options).output, HasSubstr(name));
+    base::set_faults("");
+  }
 }
 
 TEST(Spawn, CgroupThatCannotBeJoinedFails) {
   const strata::test::LeakCheck leaks;
   SpawnOptions options = child_options({"exit", "0"});
-  options.cgroup_procs_fd = 1000;
+  options.cgroup_fd = 1000;
   EXPECT_THAT(message_of(options, EBADF), HasSubstr("can't join the cgroup"));
 }
 

@@ -64,25 +64,32 @@ class WorkerProgress final : public ProgressSource {
   void end_spin() override { budget_.end(place_); }
 
   /// The supervisor's turn, if nobody else polls: for as long as completions come in quick
-  /// succession, but for a bounded time.
+  /// succession, but for a bounded time. If they still come then, the event is raised, so that the
+  /// supervisor is back once it has looked at what else there is.
   void serve() {
     if (!try_acquire()) return;
     const std::uint64_t begin = os::cycle_count();
     std::uint64_t last = begin;
     const bool spins = begin_spin();
+    bool goes_on = false;
     for (;;) {
       const bool any = poll();
       const std::uint64_t now = os::cycle_count();
       if (any) last = now;
+      goes_on = now - begin > kLongest && now - last < kQuick;
       if (now - begin > kLongest || now - last > (spins ? kIdle : 0)) break;
       if (!any) os::cpu_relax();
     }
     if (spins) end_spin();
     release();
+    if (goes_on) event_->signal();
   }
 
  private:
-  static constexpr std::uint64_t kIdle = 24'000;      ///< Cycles: some 10 us.
+  /// In cycles, some 40 us: longer than a worker takes to wake. Else the two would sleep in turns,
+  /// and be woken for each task, since each is awake only while the other is not.
+  static constexpr std::uint64_t kIdle = 100'000;
+  static constexpr std::uint64_t kQuick = 24'000;     ///< Some 10 us.
   static constexpr std::uint64_t kLongest = 240'000;  ///< Some 100 us.
 
   const std::vector<std::shared_ptr<Endpoint>>& endpoints_;

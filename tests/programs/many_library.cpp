@@ -5,18 +5,19 @@
 
 #define STRATA_TEST_ONE(n) \
   STRATA_WORKER_FUNCTION(many_##n) { task.set_value(std::to_string(0x##n)); }
-#define STRATA_TEST_16(n)                                                                         \
-  STRATA_TEST_ONE(n##0)                                                                           \
-  STRATA_TEST_ONE(n##1) STRATA_TEST_ONE(n##2) STRATA_TEST_ONE(n##3) STRATA_TEST_ONE(n##4)         \
-      STRATA_TEST_ONE(n##5) STRATA_TEST_ONE(n##6) STRATA_TEST_ONE(n##7) STRATA_TEST_ONE(n##8)     \
-          STRATA_TEST_ONE(n##9) STRATA_TEST_ONE(n##a) STRATA_TEST_ONE(n##b) STRATA_TEST_ONE(n##c) \
-              STRATA_TEST_ONE(n##d) STRATA_TEST_ONE(n##e) STRATA_TEST_ONE(n##f)
-#define STRATA_TEST_256(n)                                                                    \
-  STRATA_TEST_16(n##0)                                                                        \
-  STRATA_TEST_16(n##1) STRATA_TEST_16(n##2) STRATA_TEST_16(n##3) STRATA_TEST_16(n##4)         \
-      STRATA_TEST_16(n##5) STRATA_TEST_16(n##6) STRATA_TEST_16(n##7) STRATA_TEST_16(n##8)     \
-          STRATA_TEST_16(n##9) STRATA_TEST_16(n##a) STRATA_TEST_16(n##b) STRATA_TEST_16(n##c) \
-              STRATA_TEST_16(n##d) STRATA_TEST_16(n##e) STRATA_TEST_16(n##f)
+// clang-format has no stable opinion on these.
+// clang-format off
+#define STRATA_TEST_16(n) \
+  STRATA_TEST_ONE(n##0) STRATA_TEST_ONE(n##1) STRATA_TEST_ONE(n##2) STRATA_TEST_ONE(n##3) \
+  STRATA_TEST_ONE(n##4) STRATA_TEST_ONE(n##5) STRATA_TEST_ONE(n##6) STRATA_TEST_ONE(n##7) \
+  STRATA_TEST_ONE(n##8) STRATA_TEST_ONE(n##9) STRATA_TEST_ONE(n##a) STRATA_TEST_ONE(n##b) \
+  STRATA_TEST_ONE(n##c) STRATA_TEST_ONE(n##d) STRATA_TEST_ONE(n##e) STRATA_TEST_ONE(n##f)
+#define STRATA_TEST_256(n) \
+  STRATA_TEST_16(n##0) STRATA_TEST_16(n##1) STRATA_TEST_16(n##2) STRATA_TEST_16(n##3) \
+  STRATA_TEST_16(n##4) STRATA_TEST_16(n##5) STRATA_TEST_16(n##6) STRATA_TEST_16(n##7) \
+  STRATA_TEST_16(n##8) STRATA_TEST_16(n##9) STRATA_TEST_16(n##a) STRATA_TEST_16(n##b) \
+  STRATA_TEST_16(n##c) STRATA_TEST_16(n##d) STRATA_TEST_16(n##e) STRATA_TEST_16(n##f)
+// clang-format on
 
 STRATA_TEST_256(0)
 STRATA_TEST_256(1)

@@ -34,6 +34,11 @@ STRATA_WORKER_FUNCTION(setup_as_told) {
   if (what == "segfault") strata_test_null_write(nullptr);
   if (what == "overflow" && strata_test_overflow(0) == 42) return;
   if (what == "abort") strata_test_abort();
+  if (what == "nap") {
+    timespec left{.tv_sec = 0, .tv_nsec = number * 1'000'000};
+    ::nanosleep(&left, nullptr);
+    return;
+  }
   if (what == "sleep") {
     while (true) {
       timespec day{.tv_sec = 86'400, .tv_nsec = 0};

@@ -60,11 +60,9 @@ class SignalStates : public testing::TestWithParam<Way> {
     return steps;
   }
 
+  static bool by_signal() { return std::string(GetParam().action) == "signal-in"; }
   /// Whether the program is told by Cancelled, rather than ended.
-  static bool cancels() {
-    return std::string(GetParam().scope) == "scope=cancel" ||
-           std::string(GetParam().action) == "cancel-in";
-  }
+  static bool cancels() { return std::string(GetParam().scope) == "scope=cancel" || !by_signal(); }
   static void expect_end(const ProgramEnd& end, const Program& root) {
     if (!cancels()) {
       EXPECT_TRUE(end.signal == SIGTERM || end.exit_code == 143) << to_string(end);
@@ -85,6 +83,8 @@ TEST_P(SignalStates, EveryStateIsHitAndNothingIsLeft) {
   std::map<std::string, int> hits;
   Random random(5);
   for (const std::string state : kStates) {
+    // A Worker without processes has nothing to cancel: the program goes on, as it should.
+    if (state == "absent" && !by_signal()) continue;
     for (int round = 0; round < 12 * kHits && hits[state] < kHits; ++round) {
       SCOPED_TRACE(state + ", round " + std::to_string(round));
       Guard guard(state, std::chrono::duration_cast<std::chrono::seconds>(bound(60s)));
@@ -116,7 +116,9 @@ TEST_P(SignalStates, EveryStateIsHitAndNothingIsLeft) {
   std::printf("%s: hits by state\n", GetParam().name);
   for (const char* state : kStates) {
     std::printf("  %-13s %d\n", state, hits[state]);
-    EXPECT_GE(hits[state], kHits) << state;
+    if (std::string(state) != "absent" || by_signal()) {
+      EXPECT_GE(hits[state], kHits) << state;
+    }
   }
 }
 

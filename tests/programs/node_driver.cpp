@@ -14,7 +14,7 @@
 //   signal-in:STATE:US          from now on a thread waits for a worker to be in that state, then
 //   US
 //                               microseconds, then prints "hit STATES" and sends SIGTERM to itself
-//   cancel-in:STATE:US          the same with Worker::cancel (once for each cycle)
+//   cancel-in:STATE:US          the same with Worker::cancel, again and again
 //
 // A step that throws ends the program: "cancelled STEP" and status 30, "error STEP TYPE" with the
 // text behind it and status 31.
@@ -283,10 +283,10 @@ class Driver {
       say("hit" + states);
       if (by_signal) {
         ::kill(::getpid(), SIGTERM);
-      } else {
-        worker_->cancel();
+        return;
       }
-      return;
+      // The close may have been over by now, and then there was nothing to cancel: once more.
+      worker_->cancel();
     }
   }
 

@@ -34,7 +34,7 @@ TEST_F(NodeIdle, EightWorkersUseUnderOnePercentOfACoreAndAreAsQuickAsBefore) {
   (void)best_burst(worker, nothing);
   const auto before = best_burst(worker, nothing);
 
-  constexpr auto kTime = 10s;
+  constexpr std::chrono::milliseconds kTime = 10s;
   auto after = std::chrono::nanoseconds::max();
   for (int attempt = 0; attempt < 3; ++attempt) {
     // What a burst started may go on for a moment.
@@ -66,7 +66,7 @@ TEST_F(NodeIdle, ATreeOfThreeLevelsIsIdleToo) {
     pids.push_back(process.pid);
   const auto start = cpu_time_of(pids);
   std::this_thread::sleep_for(3s);
-  EXPECT_LT(cpu_time_of(pids) - start, 3s / 100);
+  EXPECT_LT(cpu_time_of(pids) - start, 3000ms / 100);
 }
 
 }  // namespace

@@ -16,17 +16,25 @@ void require_function(const LoadedCallable& callable) {
                         "' is an orchestration, which only next-level workers run");
 }
 
-}  // namespace
-
-void PlainRunner::run(const TaskCall& call, WorkerTask::Services& services) {
-  require_function(call.callable);
+void call_on_this_thread(const TaskCall& call, WorkerTask::Services& services) {
   const TaskContext context(call.arguments, call.place, CancelToken::look, &call.token);
   WorkerTask task(context, services);
   call.callable.code.function(task);
 }
 
+}  // namespace
+
+void PlainRunner::run(const TaskCall& call, WorkerTask::Services& services) {
+  require_function(call.callable);
+  call_on_this_thread(call, services);
+}
+
 void ChipRunner::run(const TaskCall& call, WorkerTask::Services& services) {
   require_function(call.callable);
+  if (lanes_.count() == 1) {  // Nothing to share out.
+    call_on_this_thread(call, services);
+    return;
+  }
   std::vector<WorkerTask::Services> of_lanes(lanes_.count(), services);
   lanes_.run([&](unsigned lane) {
     TaskContext::Place place = call.place;

@@ -193,8 +193,11 @@ class Driver {
 
   /// TASK[:ARGUMENT]@PLACE
   Run submit(const std::string& text, const Tensor* flag) {
-    const auto [what, place] = split(text, '@');
-    const auto [name, argument_text] = split(what, ':');
+    // Named anew, since clang 14 does not let lambdas capture structured bindings.
+    const std::string place = split(text, '@').second;
+    const std::string what = split(text, '@').first;
+    const std::string name = split(what, ':').first;
+    const std::string argument_text = split(what, ':').second;
     const std::int64_t argument = argument_text.empty() ? 0 : std::stoll(argument_text);
     const bool next = place.rfind("next", 0) == 0;
     const CallableId callable =

@@ -15,7 +15,7 @@ class NodeClose : public NodeTest {
   /// Starts a task and returns once it has begun.
   static Run begin(Worker& worker, const TaskFlag& flag, std::string_view task, Target target) {
     const CallableId callable = worker.add(task_in_library(task));
-    Run run = worker.submit([&worker, callable, target, tensor = flag.tensor()](Orchestration& o) {
+    Run run = worker.submit([callable, target, tensor = flag.tensor()](Orchestration& o) {
       o.submit(Call(callable), inout(tensor), scalar(std::int64_t{50}), target, named("the task"));
     });
     EXPECT_TRUE(flag.begun_within(5s));

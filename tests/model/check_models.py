@@ -135,7 +135,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spin", default="spin")
     parser.add_argument("--cc", default="cc")
-    parser.add_argument("--table", metavar="PRINT_TABLE")
+    parser.add_argument("--table", metavar="PRINT_TABLE", type=lambda path: Path(path).resolve())
     parser.add_argument("names", nargs="*", choices=[[], *MODELS], metavar="NAME")
     args = parser.parse_args()
     names = args.names or list(MODELS)

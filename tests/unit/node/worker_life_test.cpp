@@ -84,9 +84,9 @@ TEST(WorkerLife, ACloseReturnsThoughOthersInitAtOnce) {
     while (!over.load())
       starts += static_cast<int>(try_init(worker));
   });
-  // At every moment of a start, and after it.
-  for (int round = 0; starts.load() < kRounds / 4; ++round) {
-    std::this_thread::sleep_for(std::chrono::microseconds(round % 16 * 1000));
+  // At every moment of a start, and after it, however long it takes here.
+  for (int round = 0; starts.load() < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds((round % 16) << (round / 16)));
     worker.close();
   }
   over.store(true);

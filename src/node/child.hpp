@@ -54,6 +54,7 @@ struct Child {
   std::string step;         ///< The last that it told of.
   bool told_of_up = false;  ///< The client had child_up.
   bool control_open = false;
+  std::size_t registered = 0;  ///< Callables that it was sent.
 
   /// Why it is being ended, from the first reason on.
   std::optional<WorkerFault> own_words;  ///< As it told itself.
@@ -62,6 +63,8 @@ struct Child {
   std::string task_when_ended;           ///< What it ran when it was asked to stop, or killed.
   bool replace = false;                  ///< A new process is wanted when this one is gone.
   unsigned failed_starts = 0;            ///< In a row.
+  unsigned quick_deaths = 0;             ///< In a row: soon after it was ready.
+  std::int64_t ready_since_ns = 0;
 };
 
 }  // namespace strata::node

@@ -109,7 +109,7 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
                shared_.task_cancelled(context.task())) {
       refusal = cancelled_error(text_of(context) + " was cancelled");
     } else if (context.named_lane() && (context.task().value <= cutoff_ || lost_)) {
-      refusal = died(entry, last_cause_);
+      refusal = died(entry, last_cause_, Begun::no);
     } else if (mailbox_ == nullptr && !context.named_lane()) {
       give_back = true;  // The lane was suspended while the task was on its way here.
     } else {
@@ -314,7 +314,7 @@ bool Endpoint::poll() {
 }
 
 /// What the engine is told of a task that has ended and whose story is there. Lock held.
-Endpoint::Report Endpoint::finished(Entry& entry) const {
+Endpoint::Report Endpoint::finished(Entry& entry, const WorkerFault* cause) const {
   Report report{.id = entry.id};
   const ipc::CompletionFrame& frame = entry.story->frame;
   const std::string task = text_of(*entry.context);
@@ -322,6 +322,12 @@ Endpoint::Report Endpoint::finished(Entry& entry) const {
     report.error = std::make_exception_ptr(
         DeadlineExceeded(task + " ran longer on " + path_ + " than its time limit of " +
                          base::duration_text(entry.call.time_limit())));
+    return report;
+  }
+  const bool told = entry.story->fault || entry.story->value;
+  if (frame.story_follows != 0 && !told && cause != nullptr) {
+    // It had ended; what it had to say went with its process.
+    report.error = died(entry, *cause, Begun::yes);
     return report;
   }
   switch (frame.status) {
@@ -388,7 +394,8 @@ void Endpoint::value(std::uint64_t dispatch, std::string bytes) {
 
 bool Endpoint::arm() {
   const std::lock_guard lock(mutex_);
-  return mailbox_ == nullptr || mailbox_->arm();
+  // A broken one has nothing more to say; the supervisor has been told.
+  return mailbox_ == nullptr || !mailbox_->broken().empty() || mailbox_->arm();
 }
 
 void Endpoint::disarm() {
@@ -417,6 +424,11 @@ void Endpoint::up(std::shared_ptr<ipc::MailboxParent> mailbox) {
   shared_.engine->resume_lane(lane_);
 }
 
+void Endpoint::revive() {
+  const std::lock_guard lock(mutex_);
+  lost_ = false;
+}
+
 void Endpoint::confirm(CallableId callable) {
   std::vector<Report> reports;
   {
@@ -441,7 +453,7 @@ void Endpoint::refuse(CallableId callable, WorkerFault why) {
 }
 
 /// Why a task fails whose worker died. Lock held.
-std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause) const {
+std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause, Begun begun) const {
   const std::string task = text_of(*entry.context);
   if (entry.over_limit) {
     return std::make_exception_ptr(DeadlineExceeded(task + " ran longer than its time limit of " +
@@ -453,10 +465,14 @@ std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause) 
     return cancelled_error(task + " was cancelled; " + cause.to_string());
   }
   WorkerFault fault = cause;
-  if (fault.task.empty()) fault.task = task;
-  if (fault.callable.empty()) fault.callable = shared_.callable_text(entry.call.callable());
-  std::string text = fault.to_string();
-  if (fault.task != task) text = task + " was for " + path_ + " and had not begun: " + text;
+  std::string text;
+  if (begun == Begun::yes) {
+    fault.task = task;
+    fault.callable = shared_.callable_text(entry.call.callable());
+  } else {
+    text = task + " was for " + path_ + " and had not begun: ";
+  }
+  text += fault.to_string();
   return std::make_exception_ptr(WorkerDied(text, fault));
 }
 
@@ -466,30 +482,33 @@ void Endpoint::down(const WorkerFault& cause, bool lost) {
   while (poll()) {
     // What it completed before it died is completed.
   }
+  const std::uint64_t newest = shared_.engine->last_task().value;
   std::vector<Report> reports;
   {
     const std::lock_guard lock(mutex_);
+    // A replacement that could not be started, with another to come: what waits for it still does.
+    if (mailbox_ == nullptr && !lost && !closed_) return;
     lost_ = lost;
     last_cause_ = cause;
-    cutoff_ = shared_.engine->last_task().value;
+    cutoff_ = newest;
     for (Entry& entry : unfinished_)
-      reports.push_back(finished(entry));
+      reports.push_back(finished(entry, &cause));
     unfinished_.clear();
     while (!sent_.empty() && !mailbox_->begun(sent_.back().ticket)) {
       waiting_.push_front(std::move(sent_.back()));
       sent_.pop_back();
     }
     for (Entry& entry : sent_) {  // One at most.
-      if (last_cause_.task.empty()) {
-        last_cause_.task = text_of(*entry.context);
-        last_cause_.callable = shared_.callable_text(entry.call.callable());
-      }
-      reports.push_back({.id = entry.id, .error = died(entry, last_cause_)});
+      last_cause_.task = text_of(*entry.context);
+      last_cause_.callable = shared_.callable_text(entry.call.callable());
+      reports.push_back({.id = entry.id, .error = died(entry, last_cause_, Begun::yes)});
     }
     sent_.clear();
     in_flight_.store(0, std::memory_order_relaxed);
     for (Entry& entry : waiting_) {
-      if (entry.told || entry.cancelled) {
+      if (entry.over_limit) {
+        reports.push_back({.id = entry.id, .error = died(entry, last_cause_, Begun::no)});
+      } else if (entry.told || entry.cancelled) {
         reports.push_back(
             {.id = entry.id, .error = cancelled_error(text_of(*entry.context) + " was cancelled")});
       } else if (closed_) {
@@ -497,7 +516,7 @@ void Endpoint::down(const WorkerFault& cause, bool lost) {
                            .error = cancelled_error(text_of(*entry.context) +
                                                     " was dropped: the Worker was closed")});
       } else if (entry.context->named_lane()) {
-        reports.push_back({.id = entry.id, .error = died(entry, last_cause_)});
+        reports.push_back({.id = entry.id, .error = died(entry, last_cause_, Begun::no)});
       } else {
         reports.push_back({.id = entry.id, .give_back = true});
       }

@@ -78,6 +78,8 @@ class Endpoint final : public ExternalLane {
   void up(std::shared_ptr<ipc::MailboxParent> mailbox);
   /// It is gone, or never came; `cause` tells why. `lost`: there will be no other.
   void down(const WorkerFault& cause, bool lost);
+  /// A lost place is to be filled again: tasks for it wait from now on.
+  void revive();
   /// The Worker closes: what has not begun is dropped, and what comes is refused, until open().
   void close();
   void open();
@@ -139,8 +141,11 @@ class Endpoint final : public ExternalLane {
   void send_waiting(std::vector<Report>& reports);
   void tell_to_stop(Entry& entry);
   void now_in_hand();
-  [[nodiscard]] Report finished(Entry& entry) const;
-  [[nodiscard]] std::exception_ptr died(const Entry& entry, const WorkerFault& cause) const;
+  /// `cause`: why its worker died, where that is what ended the wait for its story.
+  [[nodiscard]] Report finished(Entry& entry, const WorkerFault* cause = nullptr) const;
+  enum class Begun : bool { no, yes };
+  [[nodiscard]] std::exception_ptr died(const Entry& entry, const WorkerFault& cause,
+                                        Begun begun) const;
   template <class Add>
   void add_to_story(std::uint64_t dispatch, const Add& add);
   [[nodiscard]] static std::string text_of(const TaskContext& context);

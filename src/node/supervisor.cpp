@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "base/fault_point.hpp"
 #include "node/child.hpp"
+#include "node/json_fields.hpp"
 #include "node/protocol.hpp"
 #include "node/this_program.hpp"
 #include "strata/error.hpp"
@@ -127,6 +129,16 @@ void Supervisor::broadcast(Letter letter) {
   });
 }
 
+void Supervisor::registrations_changed() {
+  if (registrations_posted_.exchange(true, std::memory_order_seq_cst)) return;
+  post([this] {
+    registrations_posted_.store(false, std::memory_order_seq_cst);
+    for (auto& child : children_) {
+      if (has_process(child->state) && child->control_open) register_more(*child);
+    }
+  });
+}
+
 std::vector<ProcessStatus> Supervisor::processes() const {
   const std::lock_guard lock(mutex_);
   return status_;
@@ -144,14 +156,27 @@ void Supervisor::turn() {
   std::array<epoll_event, 64> room{};
   const auto events = epoll_.wait(room, next_timer());
   // What a process has said comes before its end.
-  for (const epoll_event& event : events) {
-    if (static_cast<Source>(event.data.u64 & 0xff) != Source::process) handle(event);
-  }
-  for (const epoll_event& event : events) {
-    if (static_cast<Source>(event.data.u64 & 0xff) == Source::process) handle(event);
+  for (const bool ends : {false, true}) {
+    for (const epoll_event& event : events) {
+      if ((static_cast<Source>(event.data.u64 & 0xff) == Source::process) != ends) continue;
+      try {
+        handle(event);
+      } catch (const std::exception& error) {
+        log_error("handling an event", error.what());
+      }
+    }
   }
   run_commands();
-  check_timers();
+  try {
+    check_timers();
+  } catch (const std::exception& error) {
+    log_error("looking at timers", error.what());
+  }
+}
+
+/// What goes wrong here must not end the user's program.
+void Supervisor::log_error(const char* doing, const std::string& what) {
+  log(LogLevel::error, options_.path, std::string("the supervisor, ") + doing + ": " + what);
 }
 
 void Supervisor::run_commands() {
@@ -160,8 +185,13 @@ void Supervisor::run_commands() {
     const std::lock_guard lock(mutex_);
     commands.swap(commands_);
   }
-  for (const auto& command : commands)
-    command();
+  for (const auto& command : commands) {
+    try {
+      command();
+    } catch (const std::exception& error) {
+      log_error("doing as asked", error.what());
+    }
+  }
 }
 
 void Supervisor::handle(const epoll_event& event) {
@@ -186,6 +216,7 @@ void Supervisor::handle(const epoll_event& event) {
         (void)child.of_process.control->flush();
         if (!child.of_process.control->wants_write()) {
           epoll_.modify(child.of_process.control->fd(), EPOLLIN, child.tag(Source::control));
+          register_more(child);
         }
       }
       if ((event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) read_control(child);
@@ -201,8 +232,10 @@ void Supervisor::handle(const epoll_event& event) {
 
 void Supervisor::read_control(Child& child) {
   const unsigned incarnation = child.incarnation;
-  // A bounded number at a time, so that one that talks much keeps nobody waiting.
-  for (int i = 0; i < 256 && child.control_open && has_process(child.state); ++i) {
+  // A bounded number at a time, so that one that talks much keeps nobody waiting; all of it once
+  // the process has ended and will say no more.
+  const bool has_ended = child.of_process.process.status().has_value();
+  for (int i = 0; (i < 256 || has_ended) && child.control_open && has_process(child.state); ++i) {
     auto received = child.of_process.control->receive();
     if (std::holds_alternative<ipc::ControlChannel::Nothing>(received)) return;
     if (auto* message = std::get_if<ipc::Message>(&received)) {
@@ -237,7 +270,7 @@ void Supervisor::hear(Child& child, ipc::Message& message) {
       }
       apply(child, ChildEvent::hello);
     } else if (type == "step") {
-      child.step = body.at("text").get<std::string>();
+      child.step = JsonFields(body, "the message").text("text");
       apply(child, ChildEvent::step);
     } else if (type == "ready") {
       if (child.spec.program == WorkerProgram::this_program) {
@@ -259,6 +292,8 @@ void Supervisor::hear(Child& child, ipc::Message& message) {
 }
 
 void Supervisor::read_exit(Child& child) {
+  // What is left of its process group goes too, while the number is still its own.
+  if (!child.of_process.group) ::kill(-child.of_process.process.pid(), SIGKILL);
   if (base::fault_error("supervisor.wait") != 0 || !child.of_process.process.try_wait()) {
     // Readable, yet not to be had: looked at again soon, without spinning on the descriptor.
     epoll_.remove(child.of_process.process.pidfd());
@@ -287,7 +322,12 @@ void Supervisor::check_timers() {
       child.hung_up = os::Deadline::never();
       apply(child, ChildEvent::disconnected);
     }
-    if (child.state == ChildState::ready) {
+    if (child.state == ChildState::absent && child.timer.passed()) {
+      child.timer = os::Deadline::never();
+      if (phase_ != Phase::running) continue;
+      child.start_deadline = os::Deadline::after(options_.start_time_limit);
+      apply(child, ChildEvent::start);
+    } else if (child.state == ChildState::ready) {
       std::optional<std::string> end;
       child.timer = client_.look_at_limits(child.index, end);
       if (end) {

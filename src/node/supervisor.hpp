@@ -19,6 +19,7 @@
 //       gone, or could not be made. child_up is called at most once, before that.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -33,6 +34,7 @@
 
 #include "node/child_machine.hpp"
 #include "node/log_sink.hpp"
+#include "os/cgroup.hpp"
 #include "os/deadline.hpp"
 #include "os/epoll.hpp"
 #include "os/event_fd.hpp"
@@ -76,6 +78,13 @@ class SupervisorClient {
 
   /// What a new process is sent after its configuration.
   virtual std::vector<Letter> greetings() = 0;
+  /// The next callables for a process that was sent the first `known` of them, a bounded number;
+  /// how many it has been sent then.
+  struct Registrations {
+    Letter letter;
+    std::size_t known = 0;
+  };
+  virtual std::optional<Registrations> registrations(std::size_t /*known*/) { return {}; }
   virtual void child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent> mailbox) = 0;
   virtual void child_down(std::size_t child, const WorkerFault& cause, bool lost) = 0;
   /// A message that is not about the life of the process. Throws if it makes no sense.
@@ -124,6 +133,8 @@ class Supervisor {
   void hasten(std::chrono::milliseconds limit);
   void replace(std::size_t child, std::string reason);
   void broadcast(Letter letter);
+  /// There are more registrations for the processes.
+  void registrations_changed();
   /// Limits have changed: look at them again.
   void timers_changed() noexcept;
   /// Runs something on the supervisor's thread.
@@ -157,6 +168,7 @@ class Supervisor {
   void make_process(Child& child);
   void greet(Child& child);
   void send(Child& child, const Letter& letter);
+  void register_more(Child& child);
   void blame(Child& child, ChildEvent event, ChildState state);
   void announce(Child& child);
   void bury(Child& child, ChildState from);
@@ -166,6 +178,8 @@ class Supervisor {
   [[nodiscard]] WorkerFault fault_of(Child& child, ChildState from);
   void begin_stop(std::chrono::milliseconds limit);
   void check_all_gone();
+  void remove_groups();
+  void log_error(const char* doing, const std::string& what);
   void publish(const Child& child);
   void log(LogLevel level, const std::string& path, const std::string& text);
 
@@ -183,7 +197,12 @@ class Supervisor {
   std::optional<std::chrono::milliseconds> hurry_;  ///< A hasten() that came before its stop().
   std::optional<WorkerFault> first_fault_;
   std::vector<WorkerFault> problems_;
+  std::vector<os::Cgroup> old_groups_;  ///< Of buried processes, where something may be left.
   bool quit_ = false;
+
+  /// A command for registrations is posted and has not run. Sequentially consistent, against the
+  /// callables' lock: who finds it set has added its callable before the command looks.
+  std::atomic<bool> registrations_posted_{false};
 
   mutable std::mutex mutex_;
   // --- Guarded by mutex_ ---

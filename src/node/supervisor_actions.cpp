@@ -179,11 +179,24 @@ void Supervisor::greet(Child& child) {
   send(child, {.body = std::move(configure)});
   for (const Letter& letter : client_.greetings())
     send(child, letter);
+  child.registered = 0;
+  register_more(child);
+}
+
+/// Sends callables as long as the process takes them: however many there are, it is not flooded.
+void Supervisor::register_more(Child& child) {
+  while (has_process(child.state) && !child.of_process.control->wants_write()) {
+    const auto next = client_.registrations(child.registered);
+    if (!next) return;
+    child.registered = next->known;
+    send(child, next->letter);
+  }
 }
 
 void Supervisor::send(Child& child, const Letter& letter) {
   using Result = ipc::ControlChannel::SendResult;
-  switch (child.of_process.control->send(letter.body, letter.descriptors)) {
+  const Result result = child.of_process.control->send(letter.body, letter.descriptors);
+  switch (result) {
     case Result::sent:
     case Result::closed:  // Its end is on its way as an event.
       return;
@@ -193,16 +206,22 @@ void Supervisor::send(Child& child, const Letter& letter) {
     case Result::overflow:
     case Result::too_long:
     case Result::failed:
-      if (child.reason.empty()) {
-        child.reason = "could not be sent a message: it does not read its control channel";
-      }
-      apply(child, ChildEvent::broken);
+      break;
   }
+  if (child.reason.empty()) {
+    child.reason =
+        "could not be sent the message '" + letter.body.at("type").get<std::string>() + "': ";
+    child.reason += result == Result::overflow   ? "it does not read its control channel"
+                    : result == Result::too_long ? "it is too long"
+                                                 : "this process can make no descriptor for it";
+  }
+  apply(child, ChildEvent::broken);
 }
 
 void Supervisor::announce(Child& child) {
   child.failed_starts = 0;
   child.told_of_up = true;
+  child.ready_since_ns = os::monotonic_now_ns();
   publish(child);  // Before anybody is told.
   log(LogLevel::debug, child.spec.path, "ready");
   client_.child_up(child.index, child.of_process.mailbox);
@@ -306,9 +325,13 @@ void Supervisor::bury(Child& child, ChildState from) {
     options_.budget->reclaim(of_process.process.pid());
     if (child.spec.height != 0) options_.budget->sweep();
   }
-  // What its tasks have started and left goes with it: all of it where there is a control group,
-  // else what has stayed in its process group.
-  if (!of_process.group || !of_process.group->kill()) ::kill(-of_process.process.pid(), SIGKILL);
+  // What its tasks have started and left goes with it.
+  if (of_process.group) {
+    (void)of_process.group->kill();
+    old_groups_.push_back(std::move(*of_process.group));
+    of_process.group.reset();
+  }
+  remove_groups();
   epoll_.remove(of_process.process.pidfd());
   if (child.control_open) epoll_.remove(of_process.control->fd());
   child.control_open = false;
@@ -317,10 +340,13 @@ void Supervisor::bury(Child& child, ChildState from) {
     if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
     of_process.log->finish();
   }
-  // It went as it was told to, unless it had to be forced while it ran a task.
-  const bool gone_well = from == ChildState::asked || from == ChildState::terminating ||
-                         (is_ending(from) && child.task_when_ended.empty() &&
-                          phase_ == Phase::stopping && !child.own_words);
+  // It went as it was told to, unless it crashed, complained, or had to be forced in a task.
+  const os::ExitStatus status = *of_process.process.status();
+  const bool as_told =
+      status.kind == os::ExitStatus::Kind::unknown || status.clean() ||
+      (status.kind == os::ExitStatus::Kind::signalled &&
+       (status.value == SIGTERM || status.value == SIGKILL) && child.task_when_ended.empty());
+  const bool gone_well = is_ending(from) && as_told && (!child.own_words || status.clean());
   WorkerFault fault = fault_of(child, from);
   if (from == ChildState::killing && phase_ == Phase::stopping && !gone_well) {
     fault.task = child.task_when_ended;
@@ -355,6 +381,11 @@ void Supervisor::abandon(Child& child) {
   settle(child, std::move(fault), false);
 }
 
+/// Removes the control groups of those buried, as far as what was in them has gone by now.
+void Supervisor::remove_groups() {
+  std::erase_if(old_groups_, [](os::Cgroup& group) { return group.remove(); });
+}
+
 /// A process is gone: tells whoever must know, and sees to what comes next.
 void Supervisor::settle(Child& child, WorkerFault fault, bool gone_well) {
   publish(child);  // Before anybody hears of it.
@@ -367,10 +398,18 @@ void Supervisor::settle(Child& child, WorkerFault fault, bool gone_well) {
         fault.to_string() +
             (again ? "\nanother process takes its place" : "\nno other process takes its place"));
     client_.child_down(child.index, fault, !again);
-    if (again) {
-      child.start_deadline = os::Deadline::after(options_.start_time_limit);
-      apply(child, ChildEvent::start);
+    if (!again) return;
+    // One that keeps dying as soon as it is ready is started again more and more slowly.
+    const bool quick =
+        had_been_ready && os::monotonic_now_ns() - child.ready_since_ns < 1'000'000'000;
+    child.quick_deaths = quick && !child.replace ? child.quick_deaths + 1 : 0;
+    if (child.quick_deaths > 3) {
+      child.timer = os::Deadline::after(
+          std::min<std::chrono::milliseconds>(1000ms, 50ms * (1U << (child.quick_deaths - 3))));
+      return;
     }
+    child.start_deadline = os::Deadline::after(options_.start_time_limit);
+    apply(child, ChildEvent::start);
     return;
   }
   if (phase_ == Phase::starting) {
@@ -390,6 +429,11 @@ void Supervisor::check_all_gone() {
   const bool any = std::any_of(children_.begin(), children_.end(),
                                [](const auto& each) { return has_process(each->state); });
   if (any) return;
+  // Those killed with their groups are gone in a moment; a closed Worker leaves no group.
+  const os::Deadline patience = os::Deadline::after(50ms);
+  for (remove_groups(); !old_groups_.empty() && !patience.passed(); remove_groups())
+    std::this_thread::sleep_for(1ms);
+  old_groups_.clear();
   const Phase was = std::exchange(phase_, Phase::closed);
   stop_plan_ = StopPlan{};
   if (was == Phase::rolling_back) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ipc/control_channel.hpp"
+#include "node/json_fields.hpp"
 #include "node/live_workers.hpp"
 #include "node/own_record.hpp"
 #include "node/protocol.hpp"
@@ -248,21 +249,32 @@ void WorkerState::init() {
     return spec.program == WorkerProgram::strata_worker;
   });
   plan.environment = os::current_environment();
+  if (tree_page_) os::Cgroup::sweep_stale(kGroupPrefix);
+  std::optional<OpenProgram> found;
+  if (small_program) found = find_worker_program(options_.worker_program);
   std::unique_lock lock(mutex_);
   if (life_ != Life::closed) {
     throw InvalidState("Worker::init: " + options_.name +
                        " is initialised, or being initialised or closed; close() it first");
   }
-  if (small_program && !program_) program_ = find_worker_program(options_.worker_program);
+  throw_if_signalled("Worker::init");  // A signal that came later finds it starting.
+  if (found) program_ = std::move(found);
   if (program_) {
     plan.worker_program = program_->file.get();
     plan.worker_program_path = program_->path;
   }
-  if (tree_page_) os::Cgroup::sweep_stale(kGroupPrefix);
   for (const auto& endpoint : endpoints_)
     endpoint->open();
   // With the lock held, so that no stop of another thread comes before this start.
   supervisor_->start(std::move(plan));
+  if (tree_page_ && program_) {
+    // Once the workers are under way; nobody waits for this one.
+    supervisor_->post([this, program = program_->file.get()] {
+      std::unique_ptr<Janitor> janitor = Janitor::start(program);
+      const std::lock_guard guard(mutex_);
+      if (life_ != Life::closed) janitor_ = std::move(janitor);
+    });
+  }
   life_ = Life::starting;
   cancelled_ = false;
   start_fault_.reset();
@@ -283,18 +295,15 @@ void WorkerState::started() {
     if (life_ == Life::starting) life_ = Life::running;
   }
   changed_.notify_all();
-  // Nobody waits for this one.
-  if (!tree_page_ || !program_) return;
-  std::unique_ptr<Janitor> janitor = Janitor::start(program_->file.get());
-  const std::lock_guard lock(mutex_);
-  janitor_ = std::move(janitor);
 }
 
 void WorkerState::start_failed(const WorkerFault& first) {
   for (const auto& endpoint : endpoints_)
     endpoint->close();
+  std::unique_ptr<Janitor> janitor;
   {
     const std::lock_guard lock(mutex_);
+    janitor = std::move(janitor_);
     start_fault_ = first;
     // If somebody closes it meanwhile, stopped() comes too.
     if (life_ == Life::starting) {
@@ -318,7 +327,6 @@ std::optional<std::uint64_t> WorkerState::begin_stop(std::chrono::milliseconds l
     }
     cancelled_ = true;
     by_cancel_ = by_cancel;
-    if (janitor_ != nullptr) janitor_->dismiss();
   }
   cancel_runs();
   for (const auto& endpoint : endpoints_)
@@ -375,9 +383,9 @@ bool WorkerState::initialised() const noexcept {
 // ---- Runs ---------------------------------------------------------------------------------------
 
 void WorkerState::require_running(const char* caller) const {
+  throw_if_signalled(caller);
   const std::lock_guard lock(mutex_);
   if (life_ == Life::running) return;
-  throw_if_signalled(caller);
   if (cancelled_ && (life_ == Life::stopping || by_cancel_)) {
     throw Cancelled(std::string(caller) + ": " + options_.name + " was cancelled or is closing");
   }
@@ -479,10 +487,7 @@ CallableId WorkerState::add(const Callable& callable) {
     shared_.callables.store(next, std::memory_order_relaxed);
     id.value = next;
   }
-  nlohmann::json entry = json;
-  entry["id"] = id.value;
-  supervisor_->broadcast(
-      {.body = {{"type", "register"}, {"callables", nlohmann::json::array({entry})}}});
+  supervisor_->registrations_changed();
   return id;
 }
 
@@ -500,18 +505,21 @@ std::vector<Letter> WorkerState::greetings() {
     letters.push_back({.body = {{"type", "slab"}, {"slab", slab.slab}, {"bytes", slab.bytes}},
                        .descriptors = {slab.memory}});
   }
-  const std::lock_guard lock(callables_mutex_);
-  for (std::size_t begin = 0; begin < callables_.size(); begin += kCallablesAtOnce) {
-    nlohmann::json batch = nlohmann::json::array();
-    const std::size_t end = std::min(begin + kCallablesAtOnce, callables_.size());
-    for (std::size_t i = begin; i < end; ++i) {
-      nlohmann::json entry = to_json(callables_[i]);
-      entry["id"] = i + 1;
-      batch.push_back(std::move(entry));
-    }
-    letters.push_back({.body = {{"type", "register"}, {"callables", std::move(batch)}}});
-  }
   return letters;
+}
+
+std::optional<SupervisorClient::Registrations> WorkerState::registrations(std::size_t known) {
+  const std::lock_guard lock(callables_mutex_);
+  if (known >= callables_.size()) return std::nullopt;
+  const std::size_t end = std::min(known + kCallablesAtOnce, callables_.size());
+  nlohmann::json batch = nlohmann::json::array();
+  for (std::size_t i = known; i < end; ++i) {
+    nlohmann::json entry = to_json(callables_[i]);
+    entry["id"] = i + 1;
+    batch.push_back(std::move(entry));
+  }
+  return Registrations{.letter = {.body = {{"type", "register"}, {"callables", std::move(batch)}}},
+                       .known = end};
 }
 
 std::shared_ptr<BufferState> WorkerState::create_buffer(std::size_t bytes) {
@@ -542,6 +550,9 @@ LaneId WorkerState::lane(const char* name, std::size_t index) const {
 void WorkerState::replace(LaneId lane) {
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     if (endpoints_[i]->lane() == lane) {
+      // Tasks for it wait for the new process from now on.
+      endpoints_[i]->revive();
+      engine_->fail_kind(engine_->kind(kinds_[i]), nullptr);
       supervisor_->replace(i, "was ended on request (Worker::replace)");
       return;
     }
@@ -580,19 +591,29 @@ void WorkerState::child_down(std::size_t child, const WorkerFault& cause, bool l
           std::string("no ") + kinds_[child] + " worker is left: " + cause.to_string(), cause)));
 }
 
+/// Throws InvalidArgument for what is no id that was given out.
+CallableId WorkerState::known_callable(const nlohmann::json& id) const {
+  const std::uint32_t known = shared_.callables.load(std::memory_order_relaxed);
+  if (!id.is_number_unsigned() || id.get<std::uint64_t>() == 0 || id.get<std::uint64_t>() > known) {
+    throw InvalidArgument("there is no callable " + id.dump());
+  }
+  return CallableId{id.get<std::uint32_t>()};
+}
+
 void WorkerState::child_message(std::size_t child, ipc::Message& message) {
   const nlohmann::json& body = message.body();
-  const std::string type = body.at("type").get<std::string>();
+  const JsonFields fields(body, "the message");
+  const std::string type = fields.text("type");
   Endpoint& endpoint = *endpoints_[child];
   if (type == "registered") {
-    for (const nlohmann::json& id : body.at("ids"))
-      endpoint.confirm(CallableId{id.get<std::uint32_t>()});
+    for (const nlohmann::json& id : fields.array("ids"))
+      endpoint.confirm(known_callable(id));
   } else if (type == "not_registered") {
-    endpoint.refuse(CallableId{body.at("id").get<std::uint32_t>()}, fault_from(body.at("fault")));
+    endpoint.refuse(known_callable(fields.at("id")), fault_from(fields.at("fault")));
   } else if (type == "task_failed") {
-    endpoint.story(body.at("dispatch").get<std::uint64_t>(), fault_from(body.at("fault")));
+    endpoint.story(fields.unsigned_integer("dispatch"), fault_from(fields.at("fault")));
   } else if (type == "task_value") {
-    endpoint.value(body.at("dispatch").get<std::uint64_t>(), bytes_of(message));
+    endpoint.value(fields.unsigned_integer("dispatch"), bytes_of(message));
   } else if (type == "lost") {
     log_.message(LogLevel::debug, specs_[child].path, "lost " + body.at("path").dump());
   } else {

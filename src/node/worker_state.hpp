@@ -79,6 +79,7 @@ class WorkerState final : public SupervisorClient {
   void start_failed(const WorkerFault& first) override;
   void stopped(const std::vector<WorkerFault>& problems) override;
   std::vector<Letter> greetings() override;
+  std::optional<Registrations> registrations(std::size_t known) override;
   void child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent> mailbox) override;
   void child_down(std::size_t child, const WorkerFault& cause, bool lost) override;
   void child_message(std::size_t child, ipc::Message& message) override;
@@ -99,6 +100,7 @@ class WorkerState final : public SupervisorClient {
   /// nothing if it is closed.
   std::optional<std::uint64_t> begin_stop(std::chrono::milliseconds limit, bool by_cancel);
   [[nodiscard]] std::string text_of(CallableId callable) const;
+  [[nodiscard]] CallableId known_callable(const nlohmann::json& id) const;
 
   const WorkerOptions options_;
   const Placement placement_;

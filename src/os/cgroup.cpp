@@ -168,12 +168,14 @@ Cgroup& Cgroup::operator=(Cgroup&& other) noexcept {
 
 Cgroup::~Cgroup() { remove(); }
 
-void Cgroup::remove() noexcept {
-  if (path_.empty()) return;
+bool Cgroup::remove() noexcept {
+  if (path_.empty()) return true;
   const int saved = errno;
   // A worker that had workers of its own has left their groups in it.
-  if (::rmdir(path_.c_str()) != 0 && errno == EBUSY) (void)remove_group(path_);
+  const bool gone = ::rmdir(path_.c_str()) == 0 || errno == ENOENT || remove_group(path_);
   errno = saved;
+  if (gone) path_.clear();
+  return gone;
 }
 
 bool Cgroup::kill() noexcept {

@@ -45,12 +45,13 @@ class Cgroup {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Sends SIGKILL to all that is in it. False if not all could be reached.
   bool kill() noexcept;
+  /// Removes it if no process is in it. True if it is gone. The destructor does the same.
+  bool remove() noexcept;
   /// Whether a process is in it. A zombie is in none.
   [[nodiscard]] bool populated() const;
 
  private:
   Cgroup(std::string path, UniqueFd directory) noexcept;
-  void remove() noexcept;
 
   std::string path_;
   UniqueFd directory_;

@@ -147,7 +147,12 @@ std::vector<ProcessStatus> Supervisor::processes() const {
 // ---- The loop -----------------------------------------------------------------------------------
 
 void Supervisor::main() {
-  const trace::AlternateStack stack;
+  std::optional<trace::AlternateStack> stack;
+  try {
+    stack.emplace();
+  } catch (const std::exception& error) {
+    log_error("making a stack for signal handlers, does without", error.what());
+  }
   while (!quit_)
     turn();
 }
@@ -208,9 +213,12 @@ void Supervisor::handle(const epoll_event& event) {
   Child& child = *children_[(event.data.u64 >> 8U) & 0xffffffff];
   if (child.tag(source) != event.data.u64 || !has_process(child.state)) return;
   switch (source) {
-    case Source::process:
-      read_exit(child);
+    case Source::process: {
+      const int pidfd = child.of_process.process.pidfd();
+      // Readable, yet not to be had: looked at again soon, without spinning on the descriptor.
+      if (!read_exit(child)) epoll_.remove(pidfd);
       break;
+    }
     case Source::control:
       if ((event.events & EPOLLOUT) != 0) {
         (void)child.of_process.control->flush();
@@ -291,19 +299,19 @@ void Supervisor::hear(Child& child, ipc::Message& message) {
   }
 }
 
-void Supervisor::read_exit(Child& child) {
+/// Sees to a process that has ended. False if it has not, or the kernel does not give it back.
+bool Supervisor::read_exit(Child& child) {
   // What is left of its process group goes too, while the number is still its own.
   if (!child.of_process.group) ::kill(-child.of_process.process.pid(), SIGKILL);
   if (base::fault_error("supervisor.wait") != 0 || !child.of_process.process.try_wait()) {
-    // Readable, yet not to be had: looked at again soon, without spinning on the descriptor.
-    epoll_.remove(child.of_process.process.pidfd());
     child.wait_again = os::Deadline::after(20ms);
-    return;
+    return false;
   }
   child.wait_again = os::Deadline::never();
   if (child.control_open) read_control(child);
   // Reading may have been what ended it: then it is still ours to bury.
   if (has_process(child.state)) apply(child, ChildEvent::exited);
+  return true;
 }
 
 os::Deadline Supervisor::next_timer() const {
@@ -317,7 +325,7 @@ os::Deadline Supervisor::next_timer() const {
 void Supervisor::check_timers() {
   for (auto& each : children_) {
     Child& child = *each;
-    if (child.wait_again.passed()) read_exit(child);
+    if (child.wait_again.passed()) (void)read_exit(child);
     if (child.hung_up.passed()) {
       child.hung_up = os::Deadline::never();
       apply(child, ChildEvent::disconnected);

@@ -157,7 +157,7 @@ class Supervisor {
   void handle(const epoll_event& event);
   void read_control(Child& child);
   void hear(Child& child, ipc::Message& message);
-  void read_exit(Child& child);
+  bool read_exit(Child& child);
   void check_timers();
   [[nodiscard]] os::Deadline next_timer() const;
 

@@ -79,6 +79,8 @@ void Supervisor::act(Child& child, ChildAction action, ChildState from) {
     case ChildAction::blame:
     case ChildAction::kill:
       if (!child.failed_in) child.failed_in = from;
+      // Its end is looked for by the clock too, should its descriptor not be watched.
+      child.wait_again = os::Deadline::after(20ms);
       (void)child.of_process.process.send(SIGKILL);
       return;
     case ChildAction::bury:

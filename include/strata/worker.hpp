@@ -150,7 +150,8 @@ class Worker {
  public:
   /// Starts no process. Throws InvalidArgument for options that make no sense.
   explicit Worker(WorkerOptions options);
-  /// As close(); what close() would have thrown is logged.
+  /// As close(); what close() would have thrown is logged. In a process that the program has forked
+  /// both do nothing: there the Worker is a copy without threads, good for nothing.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -76,6 +76,12 @@ Worker::Worker(WorkerOptions options) : state_(std::make_shared<WorkerState>(std
 
 Worker::~Worker() {
   if (state_ == nullptr) return;
+  if (state_->is_copy()) {
+    // Nothing of it can end: the threads that would have to are in the process that forked. It is
+    // left as it is.
+    (void)new std::shared_ptr<WorkerState>(std::move(state_));
+    return;
+  }
   try {
     close();
   } catch (const std::exception& error) {
@@ -84,9 +90,13 @@ Worker::~Worker() {
 }
 
 void Worker::init() { state_->init(); }
-void Worker::close() { state_->close(state_->options().close_time_limit); }
-void Worker::close(std::chrono::milliseconds time_limit) { state_->close(time_limit); }
-void Worker::cancel() noexcept { state_->cancel(); }
+void Worker::close() { close(state_->options().close_time_limit); }
+void Worker::close(std::chrono::milliseconds time_limit) {
+  if (!state_->is_copy()) state_->close(time_limit);
+}
+void Worker::cancel() noexcept {
+  if (!state_->is_copy()) state_->cancel();
+}
 bool Worker::initialised() const noexcept { return state_->initialised(); }
 CallableId Worker::add(const Callable& callable) { return state_->add(callable); }
 KindId Worker::any_sub() const { return state_->kind("sub"); }
@@ -132,6 +142,7 @@ void Buffer::release() noexcept {
   if (state == nullptr) return;
   const std::shared_ptr<WorkerState> owner = state->owner.lock();
   if (owner == nullptr) return;  // Its memory went with it.
+  if (owner->is_copy()) return;  // Its locks may be held by threads that are not there.
   node::SlabStore& slabs = owner->slabs();
   owner->engine().remove_buffer_later(state->id,
                                       [&slabs, range = state->range] { slabs.release(range); });

@@ -14,6 +14,8 @@
 // changes. tests/model/start_close.pml shows what both are good for.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <map>
@@ -58,6 +60,9 @@ class WorkerState final : public SupervisorClient {
   void close(std::chrono::milliseconds limit);
   void cancel() noexcept;
   [[nodiscard]] bool initialised() const noexcept;
+  /// Whether this is a copy in a process that the program has forked: none of the threads is there,
+  /// and the worker processes are not its own.
+  [[nodiscard]] bool is_copy() const noexcept { return ::getpid() != process_; }
 
   CallableId add(const Callable& callable);
   [[nodiscard]] KindId kind(const char* name) const;
@@ -104,6 +109,7 @@ class WorkerState final : public SupervisorClient {
 
   const WorkerOptions options_;
   const Placement placement_;
+  const pid_t process_ = ::getpid();  ///< Where it was made.
   LogSink log_;
   os::UniqueFd tree_page_;  ///< At the root.
   std::unique_ptr<ipc::SpinnerBudget> budget_;

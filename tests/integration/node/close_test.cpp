@@ -1,9 +1,13 @@
 // close() from every state (design.md, P6), and Worker::cancel.
 
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <memory>
 #include <thread>
 
+#include "os/deadline.hpp"
+#include "support/forked_child.hpp"
 #include "support/node_test.hpp"
 #include "support/random.hpp"
 
@@ -124,6 +128,32 @@ TEST_F(NodeClose, TheDestructorClosesAndThrowsNothing) {
     const Run run = begin(worker, *flag, "ignore_everything", on(worker.chip(0)));
   }
   EXPECT_TRUE(marked_processes(mark_children()).empty());
+}
+
+// What a program does that forks, be it by a library, and lets the copy end in order.
+TEST_F(NodeClose, ACopyInAForkedProcessIsLeftAlone) {
+  auto worker = std::make_unique<Worker>(WorkerOptions{.subs = {{.count = 1}}});
+  worker->init();
+  auto buffer = std::make_unique<Buffer>(worker->create_buffer(64));
+  ForkedChild copy([&] {
+    worker->cancel();
+    worker->close();
+    buffer.reset();
+    worker.reset();
+    return 0;
+  });
+  const os::Deadline deadline = os::Deadline::after(30s);
+  int status = -1;
+  while (::waitpid(copy.pid(), &status, WNOHANG) == 0 && !deadline.passed())
+    std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(status, 0) << "it hangs, or has failed";
+  const CallableId increment = worker->add(task_in_library("increment"));
+  const Run run = worker->run([&](Orchestration& o) {
+    o.submit(Call(increment), inout(buffer->tensor(DType::int64, {8})), on(worker->any_sub()));
+  });
+  run.result();
+  EXPECT_EQ(buffer->as<std::int64_t>()[0], 1);
+  worker->close();
 }
 
 TEST_F(NodeClose, AfterADeathItIsCleanSinceNothingIsWrongWithTheClose) {

@@ -21,19 +21,21 @@ class Janitor {
   /// Starts one for the groups of this process. Null where there are no control groups, or where it
   /// can't be started: then one does without. `program` is strata-worker, opened.
   [[nodiscard]] static std::unique_ptr<Janitor> start(int program);
-  /// Waits for its end: all is in order, so that is at once.
+  /// Dismisses it, and waits a moment for its end, which the reaper does if it takes longer.
   ~Janitor();
   Janitor(const Janitor&) = delete;
   Janitor& operator=(const Janitor&) = delete;
 
   /// Tells it that it is not needed any more, without waiting.
-  void dismiss() noexcept { lifeline_.reset(); }
+  void dismiss() noexcept;
 
  private:
   Janitor(os::UniqueFd lifeline, os::ChildProcess process) noexcept
       : lifeline_(std::move(lifeline)), process_(std::move(process)) {}
 
-  os::UniqueFd lifeline_;  ///< Its end of file is the sign.
+  /// A byte dismisses it. Its end of file is no sign of anything: processes that the program has
+  /// forked may have copies of it.
+  os::UniqueFd lifeline_;
   os::ChildProcess process_;
 };
 

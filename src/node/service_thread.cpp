@@ -19,6 +19,12 @@
 #include "trace/crash_handler.hpp"
 
 namespace strata::node {
+namespace {
+
+/// How often a stop is passed on again while the process starts.
+constexpr int kStopAgainMs = 20;
+
+}  // namespace
 
 Configuration configuration_from(const nlohmann::json& message) {
   const JsonFields fields(message, "configure message");
@@ -66,14 +72,19 @@ void ServiceThread::run() {
                   .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN),
                   .revents = 0};
     watched[1] = {.fd = shared_.service_event.fd(), .events = POLLIN, .revents = 0};
-    (void)poll(watched.data(), watched.size(), -1);
-    if (watched[1].revents != 0) {
-      shared_.service_event.drain();
-      if (shared_.stopping() != Stop::none && listener_.stop) std::exchange(listener_.stop, {})();
-    }
+    (void)poll(watched.data(), watched.size(), pass_on_stop() ? kStopAgainMs : -1);
+    if (watched[1].revents != 0) shared_.service_event.drain();
     if (writes) (void)channel.flush();
     if (watched[0].revents != 0) take_messages();
   }
+}
+
+bool ServiceThread::pass_on_stop() {
+  if (shared_.stopping() == Stop::none || !listener_.stop) return false;
+  const bool ready = shared_.ready.load(std::memory_order_acquire);
+  if (!stop_passed_on_ || !ready) listener_.stop();
+  stop_passed_on_ = true;
+  return !ready;
 }
 
 void ServiceThread::take_messages() {

@@ -50,7 +50,9 @@ struct Listener {
   std::function<void(std::uint32_t slab, std::uint64_t bytes, os::UniqueFd memory, std::byte* data)>
       added = {};
   std::function<void(std::uint32_t slab)> dropped = {};  ///< It is unmapped afterwards.
-  std::function<void()> stop = {};                       ///< Called once.
+  /// Called again and again until the process is ready: what it stops may not have begun when the
+  /// stop comes.
+  std::function<void()> stop = {};
 };
 
 class ServiceThread {
@@ -69,6 +71,8 @@ class ServiceThread {
  private:
   explicit ServiceThread(WorkerShared& shared);
   [[noreturn]] void run();
+  /// Tells the listener if the process shall stop. Whether it must be told again.
+  [[nodiscard]] bool pass_on_stop();
   void take_messages();
   void take(ipc::Message message);
   void register_callables(const nlohmann::json& message);
@@ -81,6 +85,7 @@ class ServiceThread {
   /// Service thread, release; main thread, acquire. Never destroyed.
   std::atomic<const Configuration*> configuration_{nullptr};
   Listener listener_;  ///< Main thread writes it before `listener_set_`, the service thread reads.
+  bool stop_passed_on_ = false;            ///< The service thread's.
   std::atomic<bool> listener_set_{false};  ///< Main thread, release; service thread, acquire.
   os::Parker listener_parker_;             ///< The service thread's, for that.
 };

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "node/this_program.hpp"
 #include "os/mapping.hpp"
 #include "os/memfd.hpp"
+#include "strata/error.hpp"
 
 namespace strata::node {
 namespace {
@@ -23,6 +26,31 @@ using SendResult = ipc::ControlChannel::SendResult;
 
 /// How often a sender that finds no room looks again.
 constexpr std::chrono::milliseconds kRetry{10};
+/// How long a sender waits for descriptors or memory that the system does not have.
+constexpr std::chrono::seconds kPatience{1};
+/// Parts of a fault up to this many bytes are sent where the whole is too much.
+constexpr std::size_t kSmallPart = 1024;
+
+/// The message with what is short of its fault, and `why` in place of the cause; nothing if there
+/// is no fault in it.
+std::optional<json> shortened(const json& body, WorkerFault why) {
+  const auto fault = body.find("fault");
+  if (fault == body.end()) return std::nullopt;
+  const auto cause = fault->find("cause");
+  const bool is_text = cause != fault->end() && cause->is_string();
+  why.cause =
+      "failed, with a text" +
+      (is_text ? " of " + std::to_string(cause->get_ref<const std::string&>().size()) + " bytes"
+               : std::string()) +
+      ", " + why.cause;
+  json shorter = body;
+  shorter["fault"] = to_json(why);
+  for (const auto& [key, value] : fault->items()) {
+    if (key == "cause" || !value.is_string()) continue;
+    if (value.get_ref<const std::string&>().size() <= kSmallPart) shorter["fault"][key] = value;
+  }
+  return shorter;
+}
 
 }  // namespace
 
@@ -38,32 +66,42 @@ WorkerFault WorkerMessages::fault(std::string cause) const {
   return {.path = path_, .role = role_, .pid = getpid(), .cause = std::move(cause)};
 }
 
-void WorkerMessages::send(const json& body, std::span<const int> descriptors) {
+void WorkerMessages::send(const json& body, std::span<const int> descriptors,
+                          os::Deadline deadline) {
+  std::optional<json> shorter;
+  os::Deadline patience;  // Begins with the first failure.
   for (;;) {
-    switch (channel_.send(body, descriptors)) {
+    switch (channel_.send(shorter ? *shorter : body, descriptors)) {
       case SendResult::sent:
       case SendResult::closed:  // Nobody reads it; the lifeline ends this process.
         return;
       case SendResult::queued:
         queued_();
         return;
-      case SendResult::too_long: {
+      case SendResult::too_long:
         // Only a fault can be that long, by its text. Say what can be said.
-        if (!body.contains("fault")) return;
-        const auto& cause = body["fault"]["cause"];
-        json shorter = body;
-        shorter["fault"] = to_json(fault(
-            "failed, with a text of " +
-            std::to_string(cause.is_string() ? cause.get_ref<const std::string&>().size() : 0) +
-            " bytes, which is too long to be sent"));
-        return send(shorter, descriptors);
-      }
+        if (shorter) return;
+        shorter = shortened(body, fault("which is too long to be sent"));
+        if (!shorter) return;
+        continue;
       case SendResult::overflow:
-      case SendResult::failed:
-        queued_();
-        std::this_thread::sleep_for(kRetry);
         break;
+      case SendResult::failed:
+        if (patience.is_never()) patience = os::Deadline::after(kPatience);
+        if (!patience.passed()) break;
+        if (!shorter) {
+          shorter = shortened(body, fault("but this process has no descriptor or no memory left to "
+                                          "send it"));
+          patience = os::Deadline::never();
+          if (shorter) continue;
+        }
+        throw Error(
+            "can't send a message to the parent process: this process has no descriptor or no"
+            " memory left for it");
     }
+    if (deadline.passed()) return;
+    queued_();
+    std::this_thread::sleep_for(kRetry);
   }
 }
 
@@ -108,7 +146,13 @@ void WorkerMessages::lost(const std::string& path, const WorkerFault& fault) {
 }
 
 void WorkerMessages::failed(const WorkerFault& fault, os::Deadline deadline) {
-  send({{"type", "failed"}, {"fault", to_json(fault)}});
+  try {
+    send({{"type", "failed"}, {"fault", to_json(fault)}}, {}, deadline);
+  } catch (const std::exception& error) {
+    // Its log is what is left to say it.
+    std::fprintf(stderr, "strata worker %s, pid %d: %s\n%s\n", path_.c_str(), getpid(),
+                 fault.cause.c_str(), error.what());
+  }
   flush(deadline);
 }
 

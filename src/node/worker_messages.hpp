@@ -2,7 +2,9 @@
 //
 // A message that the kernel does not take at once waits in the channel's queue, which the service
 // thread empties. One that finds the queue full makes its sender wait: nothing is ever dropped
-// while there is a parent to read it.
+// while there is a parent to read it. Where the system gives neither memory nor descriptors for a
+// message, its sender tries for a second; then it sends what is short of the fault in it, and after
+// another second, or where there is no fault in it, it throws Error.
 //
 // Thread safety: all members from any thread, but for the ones that say otherwise.
 #pragma once
@@ -34,11 +36,12 @@ class WorkerMessages {
   void registered(const std::vector<std::uint32_t>& ids);
   void not_registered(std::uint32_t id, const WorkerFault& fault);
   void task_failed(std::uint64_t dispatch, const WorkerFault& fault);
-  /// The value travels in a sealed memory. Throws SystemError if there is none for it.
+  /// The value travels in a sealed memory. Throws SystemError if there is none for it, Error if it
+  /// can't be sent.
   void task_value(std::uint64_t dispatch, std::string_view value);
   void lost(const std::string& path, const WorkerFault& fault);
   /// The last message of a worker that could not start or go on; waits until it is sent, at most
-  /// until the deadline.
+  /// until the deadline. What can't be sent goes to stderr.
   void failed(const WorkerFault& fault, os::Deadline deadline);
   /// Gives the kernel what is queued, at most until the deadline.
   void flush(os::Deadline deadline);
@@ -51,7 +54,9 @@ class WorkerMessages {
   [[nodiscard]] WorkerFault fault(std::string cause) const;
 
  private:
-  void send(const nlohmann::json& body, std::span<const int> descriptors = {});
+  /// Waits for room until the deadline.
+  void send(const nlohmann::json& body, std::span<const int> descriptors = {},
+            os::Deadline deadline = os::Deadline::never());
 
   ipc::ControlChannel channel_;
   std::function<void()> queued_;

@@ -222,7 +222,7 @@ void WorkerMain::run() {
     if (configure()) {
       runner_ = make_runner();
       set_up();
-      if (next_level_ != nullptr) {
+      if (next_level_ != nullptr && shared_->stopping() == Stop::none) {
         step("start workers");
         next_level_->init();
       }

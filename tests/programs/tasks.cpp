@@ -1,4 +1,5 @@
 // Tasks that do their work, and tasks that fail by a throw. Part of libstrata_test_tasks.so.
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -72,6 +73,14 @@ STRATA_WORKER_FUNCTION(mark_member) {
 /// Scalar int64: throws a text of that many bytes.
 STRATA_WORKER_FUNCTION(fail) {
   begun(task);
+  throw std::runtime_error(text_of(static_cast<std::size_t>(task.scalar<std::int64_t>(0))));
+}
+/// The same, with all descriptors of the process in use.
+STRATA_WORKER_FUNCTION(fail_without_descriptors) {
+  const rlimit few{.rlim_cur = 64, .rlim_max = 64};
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  while (::dup(0) >= 0) {
+  }
   throw std::runtime_error(text_of(static_cast<std::size_t>(task.scalar<std::int64_t>(0))));
 }
 STRATA_WORKER_FUNCTION(fail_with_type) { throw strata_test::OutOfPaper(); }

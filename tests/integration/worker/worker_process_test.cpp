@@ -131,6 +131,32 @@ TEST(WorkerProcessTest, AnErrorArrivesWholeBeforeItsCompletionCounts) {
   EXPECT_EQ(fault.cause, "tray 2 is empty");
 }
 
+TEST(WorkerProcessTest, AnErrorThatNoDescriptorIsLeftForIsToldInShort) {
+  WorkerParent parent;
+  parent.start();
+  parent.add(1, "fail_without_descriptors");
+  parent.add(2, "return_bytes");
+  const std::uint64_t bytes = 200'000;  // Above what fits a packet.
+  parent.push({.header = {.dispatch = 5, .task = task_number(17), .callable = 1},
+               .scalars = {&bytes, 1},
+               .name = "a bad one"});
+  EXPECT_EQ(parent.pop().status, ipc::CompletionStatus::failed);
+  const WorkerFault fault = node::fault_from(parent.expect("task_failed")["fault"]);
+  EXPECT_THAT(fault.cause, AllOf(HasSubstr("200000 bytes"), HasSubstr("descriptor")));
+  EXPECT_EQ(fault.type, "std::runtime_error");
+  EXPECT_EQ(fault.task, "task 17 'a bad one'");
+  EXPECT_EQ(fault.path, "node/sub[0]");
+  // What needs no descriptor goes on, and what needs one fails.
+  const std::uint64_t few = 8;
+  parent.push({.header = {.dispatch = 6, .callable = 2}, .scalars = {&few, 1}});
+  EXPECT_EQ(parent.pop().status, ipc::CompletionStatus::ok);
+  parent.push({.header = {.dispatch = 7, .callable = 2}, .scalars = {&bytes, 1}});
+  EXPECT_EQ(parent.pop().status, ipc::CompletionStatus::failed);
+  EXPECT_EQ(parent.expect("task_failed")["dispatch"], 7);
+  EXPECT_TRUE(ipc::send_stop(parent.lifeline.get(), ipc::StopKind::drain));
+  EXPECT_EQ(parent.wait(), kClean);
+}
+
 TEST(WorkerProcessTest, ValuesOfAnyLengthArrive) {
   WorkerParent parent;
   parent.start();
@@ -306,6 +332,26 @@ TEST(WorkerProcessTest, StopsAtAnyMoment) {
     parent.expect("hello");
     EXPECT_TRUE(ipc::send_stop(parent.lifeline.get(), ipc::StopKind::drain));
     EXPECT_EQ(parent.wait(), kClean);
+  }
+}
+
+TEST(WorkerProcessTest, AStopAtAnyMomentOfItsStartReachesTheWorkersBelow) {
+  WorkerOptions options;
+  options.name = "node/next[0]";
+  options.subs = {{.count = 1, .setup = WorkerParent::node_tasks("sleep_for_ever")}};
+  options.start_time_limit = 10 * kGuard;  // What a stop that is overlooked would wait for.
+  for (int i = 0; i < 12; ++i) {
+    WorkerParent parent;
+    parent.expect("hello");
+    parent.configure({{"path", options.name},
+                      {"role", "next-level worker"},
+                      {"options", node::to_json(options)},
+                      {"first_slab", 100},
+                      {"slab_numbers", 1000},
+                      {"deadline", os::Deadline::after(10 * kGuard).monotonic_ns()}});
+    std::this_thread::sleep_for(std::chrono::microseconds(i * 500));
+    EXPECT_TRUE(ipc::send_stop(parent.lifeline.get(), ipc::StopKind::drain));
+    ASSERT_EQ(parent.wait(), kClean) << i;
   }
 }
 

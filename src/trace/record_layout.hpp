@@ -42,13 +42,13 @@ using HalfWord = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 8);
 static_assert(HalfWord::is_always_lock_free && sizeof(HalfWord) == 4);
 
-/// Up to kBytes bytes of a text, in words so that it can be read while it is written.
-template <std::size_t kBytes>
+/// Up to Size bytes of a text, in words so that it can be read while it is written.
+template <std::size_t Size>
 struct TextWords {
-  static constexpr std::size_t kCapacity = kBytes;
-  static_assert(kBytes % 8 == 0);
+  static constexpr std::size_t kCapacity = Size;
+  static_assert(Size % 8 == 0);
   Word bytes_in_all;  ///< Length of the whole text, which may be more than what is kept here.
-  std::array<Word, kBytes / 8> words;
+  std::array<Word, Size / 8> words;
 };
 
 /// What the process is doing before and between tasks.

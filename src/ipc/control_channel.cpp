@@ -43,6 +43,7 @@ std::vector<os::UniqueFd> take_descriptors(msghdr& message) {
 
 std::vector<int> numbers(const std::vector<os::UniqueFd>& descriptors) {
   std::vector<int> result;
+  result.reserve(descriptors.size());
   for (const os::UniqueFd& fd : descriptors)
     result.push_back(fd.get());
   return result;

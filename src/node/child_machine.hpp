@@ -100,7 +100,6 @@ struct ChildTransition {
         case E::step:
         case E::ready:
         case E::broken:
-          return kBlame;
         case E::failed:
         case E::disconnected:
         case E::timeout:
@@ -124,7 +123,6 @@ struct ChildTransition {
           return {A::announce, S::ready};
         case E::hello:
         case E::broken:
-          return kBlame;
         case E::failed:
         case E::disconnected:
         case E::timeout:
@@ -142,12 +140,11 @@ struct ChildTransition {
       break;
     case S::ready:
       switch (event) {
+        case E::step:
+          return {A::note, S::ready};
         case E::hello:
         case E::ready:
         case E::broken:
-          return kBlame;
-        case E::step:
-          return {A::note, S::ready};
         case E::failed:
         case E::disconnected:
           return kBlame;

@@ -506,16 +506,15 @@ void Endpoint::down(const WorkerFault& cause, bool lost) {
     sent_.clear();
     in_flight_.store(0, std::memory_order_relaxed);
     for (Entry& entry : waiting_) {
-      if (entry.over_limit) {
-        reports.push_back({.id = entry.id, .error = died(entry, last_cause_, Begun::no)});
-      } else if (entry.told || entry.cancelled) {
+      const bool fails = entry.context->named_lane() || entry.over_limit;
+      if (!entry.over_limit && (entry.told || entry.cancelled)) {
         reports.push_back(
             {.id = entry.id, .error = cancelled_error(text_of(*entry.context) + " was cancelled")});
-      } else if (closed_) {
+      } else if (closed_ && !entry.over_limit) {
         reports.push_back({.id = entry.id,
                            .error = cancelled_error(text_of(*entry.context) +
                                                     " was dropped: the Worker was closed")});
-      } else if (entry.context->named_lane()) {
+      } else if (fails) {
         reports.push_back({.id = entry.id, .error = died(entry, last_cause_, Begun::no)});
       } else {
         reports.push_back({.id = entry.id, .give_back = true});

@@ -20,17 +20,17 @@ constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning",
 constexpr std::array<std::string_view, 2> kSources = {"library", "program"};
 constexpr std::array<std::string_view, 2> kPrograms = {"strata_worker", "this_program"};
 
-template <class Enum, std::size_t kCount>
-json enum_to_json(Enum value, const std::array<std::string_view, kCount>& names) {
+template <class Enum, std::size_t Count>
+json enum_to_json(Enum value, const std::array<std::string_view, Count>& names) {
   return std::string(names.at(static_cast<std::size_t>(value)));
 }
 
-template <class Enum, std::size_t kCount>
+template <class Enum, std::size_t Count>
 Enum enum_from(const JsonFields& fields, const char* name,
-               const std::array<std::string_view, kCount>& names) {
+               const std::array<std::string_view, Count>& names) {
   const std::string text = fields.text(name);
   std::string wanted = "one of";
-  for (std::size_t i = 0; i < kCount; ++i) {
+  for (std::size_t i = 0; i < Count; ++i) {
     if (names[i] == text) return static_cast<Enum>(i);
     wanted += (i == 0 ? " " : ", ") + std::string(names[i]);
   }

@@ -74,8 +74,8 @@ std::string read_own_build_id() {
         for (int i = 0; i < module->dlpi_phnum; ++i) {
           const auto& segment = module->dlpi_phdr[i];
           if (segment.p_type != PT_NOTE) continue;
-          const auto* notes =
-              reinterpret_cast<const unsigned char*>(module->dlpi_addr + segment.p_vaddr);
+          const auto* notes = reinterpret_cast<const unsigned char*>(  // NOLINT(*-int-to-ptr)
+              module->dlpi_addr + segment.p_vaddr);
           std::string found = build_id_in(notes, segment.p_memsz);
           if (found.empty()) continue;
           *static_cast<std::string*>(to) = std::move(found);

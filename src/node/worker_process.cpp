@@ -111,7 +111,8 @@ void WorkerMain::attach() {
       std::make_unique<ipc::MailboxWorker>(kMailboxFd, kCompletionFd, shared_->budget.get());
   // Nothing is blocked or ignored, so that programs which a task starts are as usual. SIGTERM means
   // stop; for the others the parent, which gets them too, decides.
-  shared_->signals.reset(new os::SignalEvents{SIGTERM, SIGINT, SIGHUP});
+  shared_->signals =
+      std::make_unique<os::SignalEvents>(std::initializer_list<int>{SIGTERM, SIGINT, SIGHUP});
   start_lifeline_thread(*shared_);
   base::fault_point("worker.lifeline_started");
   shared_->messages->hello();

@@ -19,9 +19,9 @@
 namespace strata::trace {
 
 /// Stores the length, and as much of the text as there is room for. Relaxed: the caller publishes.
-template <std::size_t kBytes>
-void store_text(TextWords<kBytes>& to, std::string_view text) noexcept {
-  const std::size_t bytes = std::min(text.size(), kBytes);
+template <std::size_t Size>
+void store_text(TextWords<Size>& to, std::string_view text) noexcept {
+  const std::size_t bytes = std::min(text.size(), Size);
   to.bytes_in_all.store(text.size(), std::memory_order_relaxed);
   std::size_t word = 0;
   for (; word < bytes / 8; ++word) {
@@ -45,10 +45,10 @@ void store_text(TextWords<kBytes>& to, std::string_view text) noexcept {
 }
 
 /// What is kept of the text; whole if as long as `bytes_in_all` says.
-template <std::size_t kBytes>
-std::string load_text(const TextWords<kBytes>& from) {
+template <std::size_t Size>
+std::string load_text(const TextWords<Size>& from) {
   const auto in_all = from.bytes_in_all.load(std::memory_order_relaxed);
-  std::string text(static_cast<std::size_t>(std::min<std::uint64_t>(in_all, kBytes)), '\0');
+  std::string text(static_cast<std::size_t>(std::min<std::uint64_t>(in_all, Size)), '\0');
   for (std::size_t at = 0; at < text.size(); at += 8) {
     const std::uint64_t value = from.words[at / 8].load(std::memory_order_relaxed);
     std::memcpy(text.data() + at, &value, std::min<std::size_t>(8, text.size() - at));
@@ -57,8 +57,8 @@ std::string load_text(const TextWords<kBytes>& from) {
 }
 
 /// The same for people: what is not kept is named by its size.
-template <std::size_t kBytes>
-std::string describe_text(const TextWords<kBytes>& from) {
+template <std::size_t Size>
+std::string describe_text(const TextWords<Size>& from) {
   const auto in_all = from.bytes_in_all.load(std::memory_order_relaxed);
   std::string text = load_text(from);
   if (in_all > text.size()) text += " ... (" + std::to_string(in_all) + " bytes in all)";

@@ -215,6 +215,7 @@ class MailboxWorker {
   enum class Look : std::uint8_t { nothing, there, broken };
   [[nodiscard]] Look look() const noexcept;
   [[nodiscard]] bool spin() noexcept;
+  [[nodiscard]] bool parent_comes() const noexcept;
   /// Makes copy_ that large.
   void make_room(std::size_t bytes);
   [[nodiscard]] Taken report_broken(std::string_view reason) noexcept;

@@ -17,6 +17,8 @@ constexpr std::uint64_t kSpinCycles = 8000;
 /// the counter.
 constexpr int kBriefLooks = 16;
 constexpr int kLooksAtOnce = 4;
+/// How long a worker gives a parent that sleeps, or has yet to look, to turn up: some 2 us.
+constexpr int kPatientLooks = 100;
 
 }  // namespace
 
@@ -166,10 +168,23 @@ void MailboxWorker::complete(const CompletionFrame& frame) noexcept {
   ++completed_;
   slot.sequence.store(completed_, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (header_->parent_asleep.load(std::memory_order_relaxed) != 0 &&
+  if (header_->parent_asleep.load(std::memory_order_relaxed) != 0 && !parent_comes() &&
       header_->parent_asleep.exchange(0, std::memory_order_relaxed) != 0) {
     os::EventFd::signal(completion_fd_);
   }
+}
+
+/// Whether the parent turns up by itself. One that has just submitted a task often waits for it a
+/// moment later, and then withdraws its announcement: that is worth a moment of ours, if there is
+/// nothing else to do, since a wake costs both sides more. It is the announcement that is looked at
+/// again, so no wake-up is lost.
+bool MailboxWorker::parent_comes() const noexcept {
+  if (budget_ == nullptr || budget_->limit() == 0) return false;
+  for (int looks = kPatientLooks; looks > 0 && look() == Look::nothing; --looks) {
+    if (header_->parent_asleep.load(std::memory_order_relaxed) == 0) return true;
+    os::cpu_relax();
+  }
+  return false;
 }
 
 }  // namespace strata::ipc

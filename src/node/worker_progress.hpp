@@ -33,13 +33,15 @@ class WorkerProgress final : public ProgressSource {
   void set_event(const os::EventFd& event) noexcept { event_ = &event; }
 
   bool try_acquire() override {
-    // Sequentially consistent, against the store in release(): see (2).
-    if (held_.load(std::memory_order_seq_cst) || held_.exchange(true, std::memory_order_seq_cst)) {
-      return false;
+    if (take(Holder::waiter)) return true;
+    if (holder_.load(std::memory_order_relaxed) != Holder::supervisor) return false;
+    // The supervisor makes room at once: a thread that waits anyway saves a hand-over.
+    wanted_.store(true, std::memory_order_relaxed);
+    for (int looks = 0; looks < kLooks; ++looks) {
+      os::cpu_relax();
+      if (take(Holder::waiter)) return true;
     }
-    for (const auto& endpoint : endpoints_)
-      endpoint->disarm();
-    return true;
+    return false;
   }
 
   bool poll() override {
@@ -50,7 +52,7 @@ class WorkerProgress final : public ProgressSource {
   }
 
   void release() override {
-    held_.store(false, std::memory_order_seq_cst);
+    holder_.store(Holder::nobody, std::memory_order_seq_cst);
     bool missed = false;
     for (const auto& endpoint : endpoints_)
       missed = !endpoint->arm() || missed;
@@ -67,7 +69,8 @@ class WorkerProgress final : public ProgressSource {
   /// succession, but for a bounded time. If they still come then, the event is raised, so that the
   /// supervisor is back once it has looked at what else there is.
   void serve() {
-    if (!try_acquire()) return;
+    if (!take(Holder::supervisor)) return;
+    wanted_.store(false, std::memory_order_relaxed);
     const std::uint64_t begin = os::cycle_count();
     std::uint64_t last = begin;
     const bool spins = begin_spin();
@@ -76,6 +79,7 @@ class WorkerProgress final : public ProgressSource {
       const bool any = poll();
       const std::uint64_t now = os::cycle_count();
       if (any) last = now;
+      if (wanted_.load(std::memory_order_relaxed)) break;
       goes_on = now - begin > kLongest && now - last < kQuick;
       if (now - begin > kLongest || now - last > (spins ? kIdle : 0)) break;
       if (!any) os::cpu_relax();
@@ -86,6 +90,21 @@ class WorkerProgress final : public ProgressSource {
   }
 
  private:
+  enum class Holder : std::uint8_t { nobody, waiter, supervisor };
+
+  bool take(Holder who) noexcept {
+    // Sequentially consistent, against the store in release(): see (2).
+    Holder none = Holder::nobody;
+    if (holder_.load(std::memory_order_seq_cst) != Holder::nobody ||
+        !holder_.compare_exchange_strong(none, who, std::memory_order_seq_cst)) {
+      return false;
+    }
+    for (const auto& endpoint : endpoints_)
+      endpoint->disarm();
+    return true;
+  }
+
+  static constexpr int kLooks = 40;  ///< Of a waiter that the supervisor makes room for.
   /// In cycles, some 40 us: longer than a worker takes to wake. Else the two would sleep in turns,
   /// and be woken for each task, since each is awake only while the other is not.
   static constexpr std::uint64_t kIdle = 100'000;
@@ -95,7 +114,9 @@ class WorkerProgress final : public ProgressSource {
   const std::vector<std::shared_ptr<Endpoint>>& endpoints_;
   ipc::SpinnerBudget& budget_;
   const os::EventFd* event_ = nullptr;
-  std::atomic<bool> held_{false};
+  std::atomic<Holder> holder_{Holder::nobody};
+  /// A waiter would like to poll in the supervisor's place. Relaxed: a hint.
+  std::atomic<bool> wanted_{false};
   ipc::SpinnerBudget::Place place_;  ///< Of the thread that acquired.
 };
 

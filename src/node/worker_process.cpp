@@ -44,10 +44,10 @@ constexpr auto kLastWords = 1s;
 __attribute__((constructor(101))) void look_for_token() {
   if (std::getenv(kTokenVariable) == nullptr) return;
   carried_token = true;
+  trace::early_crash_handler();  // It looks for the token too.
   unsetenv(kTokenVariable);
   // Programs that a task may start get none of these.
   syscall(SYS_close_range, kLifelineFd, kTreeFd, CLOSE_RANGE_CLOEXEC);
-  trace::early_crash_handler();
 }
 
 /// What the main thread of a worker process does, step by step.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -79,7 +80,7 @@ Worker::~Worker() {
   if (state_->is_copy()) {
     // Nothing of it can end: the threads that would have to are in the process that forked. It is
     // left as it is.
-    (void)new std::shared_ptr<WorkerState>(std::move(state_));
+    (void)new (std::nothrow) std::shared_ptr<WorkerState>(std::move(state_));
     return;
   }
   try {

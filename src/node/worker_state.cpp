@@ -436,7 +436,7 @@ std::vector<WorkerFault> WorkerState::wait_for_runs(os::Deadline deadline) {
 
 Run WorkerState::submit(Engine::OrchestrationFn orchestration, RunOptions options) {
   require_running("Worker::submit");
-  const Run run = engine_->submit(std::move(orchestration), std::move(options));
+  Run run = engine_->submit(std::move(orchestration), std::move(options));
   keep(run);
   return run;
 }

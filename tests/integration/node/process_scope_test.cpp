@@ -84,7 +84,8 @@ TEST_F(NodeProcessScope, ASecondOneIsRefused) {
 }
 
 TEST_F(NodeProcessScope, MissingIsToldBeforeAnyProcessIsMade) {
-  Program program("no_scope_driver");
+  // The leak check of a sanitizer is a process for a moment.
+  Program program("no_scope_driver", {}, {{"ASAN_OPTIONS", "detect_leaks=0"}});
   EXPECT_EQ(most_descendants(program, 10s), 0u);
   EXPECT_EQ(program.end(1s), ProgramEnd{.exit_code = 0});
   EXPECT_THAT(program.output(), HasSubstr("invalid state: "));
@@ -101,7 +102,8 @@ TEST_F(NodeProcessScope, AWorkerMadeByAStaticInitialiserIsAClearErrorOfTheChild)
 }
 
 TEST_F(NodeProcessScope, AWorkerInitialisedByAStaticInitialiserIsAClearError) {
-  Program program("static_driver", {}, {{"STRATA_TEST_STATIC", "init"}});
+  Program program("static_driver", {},
+                  {{"STRATA_TEST_STATIC", "init"}, {"ASAN_OPTIONS", "detect_leaks=0"}});
   EXPECT_EQ(most_descendants(program, 20s), 0u);
   EXPECT_EQ(program.end(1s), ProgramEnd{.exit_code = 3});
   EXPECT_THAT(program.output(), HasSubstr("ProcessScope"));

@@ -132,6 +132,11 @@ TEST(WorkerProcessTest, AnErrorArrivesWholeBeforeItsCompletionCounts) {
 }
 
 TEST(WorkerProcessTest, AnErrorThatNoDescriptorIsLeftForIsToldInShort) {
+#if defined(__has_feature)
+#if __has_feature(undefined_behavior_sanitizer)
+  GTEST_SKIP() << "the sanitizer looks at objects through a pipe, for which no descriptor is left";
+#endif
+#endif
   WorkerParent parent;
   parent.start();
   parent.add(1, "fail_without_descriptors");

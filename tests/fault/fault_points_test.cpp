@@ -44,9 +44,14 @@ class FaultPoints : public testing::TestWithParam<const char*> {
 
   /// A whole life of a tree.
   static std::vector<std::string> life() {
-    return {"start-limit=" + std::to_string(bound(500ms).count()),
-            "close-limit=" + std::to_string(bound(100ms).count()),
-            "run-limit=" + std::to_string(bound(300ms).count()),
+    // Not bounds of the test, but what the program waits for a process that was stopped.
+    const auto limit = [](const char* name, long ms) {
+      const double times = std::max(1.0, time_factor() / 4);
+      return name + std::to_string(static_cast<long>(static_cast<double>(ms) * times));
+    };
+    return {limit("start-limit=", 500),
+            limit("close-limit=", 100),
+            limit("run-limit=", 300),
             "replace=no",
             "init",
             "run:nothing@sub0",

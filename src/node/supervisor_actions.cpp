@@ -283,16 +283,22 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
   const auto status = of_process.process ? of_process.process.status() : std::nullopt;
   std::optional<trace::CrashReport> crash;
   if (of_process.record) {
-    const trace::ProcessRecordReader reader(*of_process.record);
-    crash = reader.crash();
-    const trace::Card card = reader.card();
-    if (!card.step.empty() && child.own_words == std::nullopt) fault.step = card.step;
-    // Steps are told during the start; later ones are of libraries that are loaded beside tasks.
-    if (!is_starting(child.failed_in.value_or(from))) fault.step.clear();
-    if (card.task && fault.task.empty()) {
-      fault.task = "task " + std::to_string(TaskId{card.task->task}.number());
-      if (!card.task->name.empty()) fault.task += " '" + card.task->name + "'";
-      fault.callable = card.task->callable;
+    // With less to tell the process must be buried all the same.
+    try {
+      const trace::ProcessRecordReader reader(*of_process.record);
+      crash = reader.crash();
+      const trace::Card card = reader.card();
+      if (!card.step.empty() && child.own_words == std::nullopt) fault.step = card.step;
+      // Steps are told during the start; later ones are of libraries that are loaded beside tasks.
+      if (!is_starting(child.failed_in.value_or(from))) fault.step.clear();
+      if (card.task && fault.task.empty()) {
+        fault.task = "task " + std::to_string(TaskId{card.task->task}.number());
+        if (!card.task->name.empty()) fault.task += " '" + card.task->name + "'";
+        fault.callable = card.task->callable;
+      }
+    } catch (const std::exception& error) {
+      log(LogLevel::warning, child.spec.path,
+          std::string("what it was doing can't be read: ") + error.what());
     }
   }
   if (crash) {

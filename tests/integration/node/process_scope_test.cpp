@@ -84,9 +84,9 @@ TEST_F(NodeProcessScope, ASecondOneIsRefused) {
 }
 
 TEST_F(NodeProcessScope, MissingIsToldBeforeAnyProcessIsMade) {
-  // The leak check of a sanitizer is a process for a moment.
-  Program program("no_scope_driver", {}, {{"ASAN_OPTIONS", "detect_leaks=0"}});
-  EXPECT_EQ(most_descendants(program, 10s), 0u);
+  Program program("no_scope_driver");
+  // At the end of a program the leak sanitizer makes a process of its own.
+  EXPECT_LE(most_descendants(program, 10s), kSanitized ? 1u : 0u);
   EXPECT_EQ(program.end(1s), ProgramEnd{.exit_code = 0});
   EXPECT_THAT(program.output(), HasSubstr("invalid state: "));
   EXPECT_THAT(program.output(), HasSubstr("ProcessScope"));

@@ -436,8 +436,16 @@ std::vector<WorkerFault> WorkerState::wait_for_runs(os::Deadline deadline) {
 
 Run WorkerState::submit(Engine::OrchestrationFn orchestration, RunOptions options) {
   require_running("Worker::submit");
-  Run run = engine_->submit(std::move(orchestration), std::move(options));
-  keep(run);
+  // Kept before its first task, which a close might refuse, and before the caller can close; by
+  // whichever thread comes first.
+  const auto kept = std::make_shared<std::once_flag>();
+  Run run = engine_->submit(
+      [this, kept, orchestration = std::move(orchestration)](Orchestration& inner) {
+        std::call_once(*kept, [&] { keep(inner.run()); });
+        orchestration(inner);
+      },
+      std::move(options));
+  std::call_once(*kept, [&] { keep(run); });
   return run;
 }
 

@@ -1,7 +1,6 @@
 #include "node/reaper.hpp"
 
 #include <chrono>
-#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -29,7 +28,6 @@ class Reaper {
       running_ = true;
       std::thread([this] { main(); }).detach();
     }
-    changed_.notify_one();
   }
 
   std::size_t backlog() {
@@ -40,8 +38,7 @@ class Reaper {
  private:
   void main() {
     std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return !waiting_.empty(); });
+    while (!waiting_.empty()) {
       std::list<ChildResources> gone;
       for (auto it = waiting_.begin(); it != waiting_.end();) {
         const auto next = std::next(it);
@@ -56,10 +53,10 @@ class Reaper {
       std::this_thread::sleep_for(50ms);
       lock.lock();
     }
+    running_ = false;
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::list<ChildResources> waiting_;  ///< Guarded by mutex_.
   bool running_ = false;               ///< Guarded by mutex_.
 };

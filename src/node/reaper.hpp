@@ -1,8 +1,8 @@
 // Reaper: takes over processes that the kernel did not give back in time, and waits for them as
 // long as it takes.
 //
-// Thread safety: any thread. One thread of the process serves all; it is started when first needed
-// and lives until the process ends.
+// Thread safety: any thread. One thread of the process serves all; it is there while there is
+// something to wait for.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ run_once() {
   fi
   # Lines like "  17 - integration_node.NodeStart.X (Failed)".
   sed -n '/The following tests FAILED/,$p' "$log" |
-    sed -n "s/^[[:space:]]*[0-9]* - \([^ ]*\) (\(.*\)).*/$condition \1 \2/p" >>"$LOGS/failed"
+    sed -n "s/^[[:space:]]*[0-9]* - \([^ ]*\).*(\([^()]*\)).*/$condition \1 \2/p" >>"$LOGS/failed"
   return 1
 }
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,15 @@ class Program::Reader {
     return text_;
   }
 
+  /// Waits until all that is in the pipe has been read.
+  void catch_up() const {
+    (void)within(std::chrono::seconds(10), [this] {
+      const std::lock_guard lock(mutex_);
+      int waiting = 0;
+      return ::ioctl(fd_, FIONREAD, &waiting) != 0 || waiting == 0;
+    });
+  }
+
  private:
   void read() {
     std::array<char, 65'536> block{};
@@ -90,9 +100,10 @@ class Program::Reader {
                                  {.fd = stop_.read, .events = POLLIN, .revents = 0}}};
       if (::poll(fds.data(), fds.size(), -1) < 0) continue;
       if (fds[0].revents != 0) {
+        // Does not block: nobody else reads.
+        const std::lock_guard lock(mutex_);
         const ssize_t got = ::read(fd_, block.data(), block.size());
         if (got <= 0) return;
-        const std::lock_guard lock(mutex_);
         text_.append(block.data(), static_cast<std::size_t>(got));
         continue;
       }
@@ -190,8 +201,7 @@ std::optional<std::string> Program::line(const std::string& beginning,
     }
     return false;
   };
-  // What it wrote before its end is all there a moment after it.
-  (void)within(promised, [&] { return look() || (ended() && (::usleep(20'000), look(), true)); });
+  (void)within(promised, [&] { return look() || (ended() && (look(), true)); });
   if (!found) {
     ADD_FAILURE() << "no line '" << beginning << "' from the program ("
                   << (ended() ? to_string(*end_) : "it runs") << "); its output:\n"
@@ -214,6 +224,8 @@ bool Program::ended() {
   if (::waitpid(pid_, &status, WNOHANG) != pid_) return false;
   end_ = WIFEXITED(status) ? ProgramEnd{.exit_code = WEXITSTATUS(status), .signal = 0}
                            : ProgramEnd{.exit_code = -1, .signal = WTERMSIG(status)};
+  output_->catch_up();
+  errors_->catch_up();
   return true;
 }
 

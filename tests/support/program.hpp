@@ -53,7 +53,7 @@ class Program {
   [[nodiscard]] std::optional<ProgramEnd> end(std::chrono::milliseconds promised);
   [[nodiscard]] bool ended();
 
-  /// All that it wrote so far.
+  /// All that it wrote so far; of a program whose end is known, all that it wrote.
   [[nodiscard]] std::string output() const;
   [[nodiscard]] std::string errors() const;
   /// Other processes that came of it and live.

@@ -27,6 +27,8 @@ namespace {
 constexpr const char* kSub = "sub";
 constexpr const char* kChip = "chip";
 constexpr const char* kNext = "next";
+/// How long a start may take before the janitor is started beside it.
+constexpr std::chrono::milliseconds kJanitorDelay{30};
 /// Callables in one message.
 constexpr std::size_t kCallablesAtOnce = 500;
 
@@ -267,26 +269,32 @@ void WorkerState::init() {
     endpoint->open();
   // With the lock held, so that no stop of another thread comes before this start.
   supervisor_->start(std::move(plan));
-  if (tree_page_ && program_) {
-    // Once the workers are under way; nobody waits for this one.
-    supervisor_->post([this, program = program_->file.get()] {
-      std::unique_ptr<Janitor> janitor = Janitor::start(program);
-      const std::lock_guard guard(mutex_);
-      if (life_ != Life::closed) janitor_ = std::move(janitor);
-    });
-  }
   life_ = Life::starting;
   cancelled_ = false;
   start_fault_.reset();
   problems_.clear();
   const std::uint64_t before = ended_;
-  changed_.wait(lock, [&] { return life_ == Life::running || ended_ != before; });
+  const auto over = [&] { return life_ == Life::running || ended_ != before; };
+  // The janitor's start shall not hold up that of the workers, unless that takes long.
+  const bool quick = changed_.wait_for(lock, kJanitorDelay, over);
+  if (ended_ == before) start_janitor();
+  if (!quick) changed_.wait(lock, over);
   if (ended_ == before) return;
   const std::optional<WorkerFault> fault = cancelled_ ? std::nullopt : start_fault_;
   lock.unlock();
   (void)log_.flush(os::Deadline::after(kLogFlush));
   if (fault) throw StartFailed(fault->to_string(), *fault);
   throw Cancelled("Worker::init: the start of " + options_.name + " was cancelled");
+}
+
+/// Has one started; nobody waits for it. mutex_ is held.
+void WorkerState::start_janitor() {
+  if (!tree_page_ || !program_) return;
+  supervisor_->post([this, program = program_->file.get()] {
+    std::unique_ptr<Janitor> janitor = Janitor::start(program);
+    const std::lock_guard guard(mutex_);
+    if (life_ != Life::closed) janitor_ = std::move(janitor);
+  });
 }
 
 void WorkerState::started() {

@@ -97,6 +97,7 @@ class WorkerState final : public SupervisorClient {
 
   void make_children(const Placement& placement);
   void make_engine();
+  void start_janitor();
   void require_running(const char* caller) const;
   void keep(const Run& run);
   void cancel_runs();

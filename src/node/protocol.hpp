@@ -21,7 +21,6 @@
 //   not_registered  id, fault
 //   task_failed     dispatch, fault
 //   task_value      dispatch, bytes; one descriptor: a sealed memory with the value
-//   lost            path, fault: (next-level workers) one of its own workers died; for reports
 //
 // The lifeline (ipc/lifeline.hpp) carries what must be answered whatever the worker does: query,
 // stop, and by its end of file the death of the parent.

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "node/child_machine.hpp"
+#include "node/child_specs.hpp"
 #include "node/log_sink.hpp"
 #include "os/cgroup.hpp"
 #include "os/deadline.hpp"
@@ -50,15 +51,6 @@ class SpinnerBudget;
 namespace strata::node {
 
 struct Child;
-
-/// One place for a worker process.
-struct ChildSpec {
-  std::string path = {};  ///< "node/sub[0]".
-  std::string role = {};  ///< "sub worker".
-  WorkerProgram program = WorkerProgram::strata_worker;
-  unsigned height = 0;            ///< Levels of workers below it.
-  nlohmann::json configure = {};  ///< The message, but for the deadline.
-};
 
 /// A message for a worker, with the descriptors that go with it (not owned).
 struct Letter {
@@ -173,6 +165,7 @@ class Supervisor {
   void announce(Child& child);
   void bury(Child& child, ChildState from);
   void abandon(Child& child);
+  void stop_watching(Child& child);
   void settle(Child& child, WorkerFault fault, bool gone_well);
   [[nodiscard]] std::string late_text(const Child& child) const;
   [[nodiscard]] WorkerFault fault_of(Child& child, ChildState from);

@@ -325,6 +325,20 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
 
 // ---- Death --------------------------------------------------------------------------------------
 
+/// Nothing more is heard of the process, and its log is read to the end.
+void Supervisor::stop_watching(Child& child) {
+  ChildResources& of_process = child.of_process;
+  epoll_.remove(of_process.process.pidfd());
+  child.wait_again = os::Deadline::never();
+  child.hung_up = os::Deadline::never();
+  if (child.control_open) epoll_.remove(of_process.control->fd());
+  child.control_open = false;
+  if (of_process.log) {
+    if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
+    of_process.log->finish();
+  }
+}
+
 void Supervisor::bury(Child& child, ChildState from) {
   ChildResources& of_process = child.of_process;
   trace::record(trace::EventKind::death, static_cast<std::uint64_t>(of_process.process.pid()),
@@ -340,14 +354,7 @@ void Supervisor::bury(Child& child, ChildState from) {
     of_process.group.reset();
   }
   remove_groups();
-  epoll_.remove(of_process.process.pidfd());
-  if (child.control_open) epoll_.remove(of_process.control->fd());
-  child.control_open = false;
-  child.hung_up = os::Deadline::never();
-  if (of_process.log) {
-    if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
-    of_process.log->finish();
-  }
+  stop_watching(child);
   // It went as it was told to, unless it crashed, complained, or had to be forced in a task.
   const os::ExitStatus status = *of_process.process.status();
   const bool as_told =
@@ -375,15 +382,7 @@ void Supervisor::abandon(Child& child) {
   if (!where.empty()) fault.cause += ", waits in " + where;
   if (info) fault.cause += ")";
   if (fault.task.empty()) fault.task = child.task_when_ended;
-  epoll_.remove(of_process.process.pidfd());
-  child.wait_again = os::Deadline::never();
-  child.hung_up = os::Deadline::never();
-  if (child.control_open) epoll_.remove(of_process.control->fd());
-  child.control_open = false;
-  if (of_process.log) {
-    if (of_process.log->fd() >= 0) epoll_.remove(of_process.log->fd());
-    of_process.log->finish();
-  }
+  stop_watching(child);
   hand_to_reaper(std::move(of_process));
   child.of_process = ChildResources{};
   settle(child, std::move(fault), false);

@@ -5,17 +5,15 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "ipc/sealed_text.hpp"
 #include "node/json_fields.hpp"
 #include "node/protocol.hpp"
 #include "node/this_program.hpp"
-#include "os/mapping.hpp"
-#include "os/memfd.hpp"
 #include "strata/error.hpp"
 
 namespace strata::node {
@@ -131,18 +129,9 @@ void WorkerMessages::task_failed(std::uint64_t dispatch, const WorkerFault& faul
 }
 
 void WorkerMessages::task_value(std::uint64_t dispatch, std::string_view value) {
-  const os::UniqueFd memory = os::make_memfd("strata-value", value.size());
-  if (!value.empty()) {
-    const auto mapping =
-        os::Mapping::shared(memory.get(), value.size(), os::Mapping::Populate::yes);
-    std::memcpy(mapping.data(), value.data(), value.size());
-  }
+  const os::UniqueFd memory = ipc::make_sealed_text(value);
   const std::array descriptors{memory.get()};
   send({{"type", "task_value"}, {"dispatch", dispatch}, {"bytes", value.size()}}, descriptors);
-}
-
-void WorkerMessages::lost(const std::string& path, const WorkerFault& fault) {
-  send({{"type", "lost"}, {"path", text_to_json(path)}, {"fault", to_json(fault)}});
 }
 
 void WorkerMessages::failed(const WorkerFault& fault, os::Deadline deadline) {

@@ -39,7 +39,6 @@ class WorkerMessages {
   /// The value travels in a sealed memory. Throws SystemError if there is none for it, Error if it
   /// can't be sent.
   void task_value(std::uint64_t dispatch, std::string_view value);
-  void lost(const std::string& path, const WorkerFault& fault);
   /// The last message of a worker that could not start or go on; waits until it is sent, at most
   /// until the deadline. What can't be sent goes to stderr.
   void failed(const WorkerFault& fault, os::Deadline deadline);

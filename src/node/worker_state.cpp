@@ -1,11 +1,11 @@
 #include "node/worker_state.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "ipc/control_channel.hpp"
+#include "ipc/sealed_text.hpp"
 #include "node/json_fields.hpp"
 #include "node/live_workers.hpp"
 #include "node/own_record.hpp"
@@ -14,8 +14,6 @@
 #include "node/worker_process.hpp"
 #include "node/worker_progress.hpp"
 #include "os/cgroup.hpp"
-#include "os/mapping.hpp"
-#include "os/memfd.hpp"
 #include "os/spawn.hpp"
 #include "strata/error.hpp"
 #include "trace/recorder.hpp"
@@ -24,9 +22,6 @@ namespace strata::node {
 
 namespace {
 
-constexpr const char* kSub = "sub";
-constexpr const char* kChip = "chip";
-constexpr const char* kNext = "next";
 /// How long a start may take before the janitor is started beside it.
 constexpr std::chrono::milliseconds kJanitorDelay{30};
 /// Callables in one message.
@@ -36,63 +31,14 @@ constexpr std::size_t kCallablesAtOnce = 500;
 /// that ends at once would lose.
 constexpr std::chrono::milliseconds kLogFlush{200};
 
-unsigned height_of(const WorkerOptions& options) {
-  unsigned height = 0;
-  for (const WorkerOptions& next : options.next_level)
-    height = std::max(height, height_of(next));
-  return height + 1;
-}
-
-bool runs_this_program(const WorkerOptions& options) {
-  const auto is_this = [](const auto& each) { return each.program == WorkerProgram::this_program; };
-  return std::any_of(options.subs.begin(), options.subs.end(), is_this) ||
-         std::any_of(options.next_level.begin(), options.next_level.end(),
-                     [&](const auto& next) { return is_this(next) || runs_this_program(next); });
-}
-
-/// Throws InvalidArgument for what can't work.
-void check(const WorkerOptions& options, const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument("WorkerOptions of " + path + ": " + why);
-  };
-  std::size_t subs = 0;
-  for (const SubWorkerOptions& sub : options.subs)
-    subs += sub.count;
-  if (subs + options.chips.size() + options.next_level.size() == 0) {
-    refuse("there are no chips, subs or next_level workers, so no task could run");
-  }
-  if (options.depth == 0 || options.depth > 64) {
-    refuse("depth is " + std::to_string(options.depth) + "; it must be 1 to 64");
-  }
-  if (options.start_time_limit.count() <= 0) refuse("start_time_limit must be above zero");
-  if (options.close_time_limit.count() < 0) refuse("close_time_limit is below zero");
-  if (options.cancel_grace.count() < 0) refuse("cancel_grace is below zero");
-  for (std::size_t i = 0; i < options.chips.size(); ++i) {
-    if (options.chips[i].lanes == 0) refuse("chips[" + std::to_string(i) + "].lanes is 0");
-  }
-  for (std::size_t i = 0; i < options.next_level.size(); ++i) {
-    const WorkerOptions& next = options.next_level[i];
-    const std::string name = path + "/next[" + std::to_string(i) + "]";
-    if (next.program == WorkerProgram::strata_worker && runs_this_program(next)) {
-      refuse("workers below " + name + " run this_program, so " + name +
-             " itself must: set its `program`");
-    }
-    check(next, name);
-  }
-}
-
-nlohmann::json setup_of(const std::optional<Callable>& setup) {
-  return setup ? to_json(*setup) : nlohmann::json();
-}
-
-std::string bytes_of(ipc::Message& message) {
-  const auto size = message.body().at("bytes").get<std::size_t>();
+/// The value of a task, which came as a memory of its own.
+std::string value_of(const JsonFields& fields, ipc::Message& message) {
+  const std::uint64_t bytes = fields.unsigned_integer("bytes");
   if (message.descriptors().size() != 1) throw InvalidArgument("a value without its memory");
-  const int memory = message.descriptors().front().get();
-  os::require_sealed(memory, size);
-  if (size == 0) return {};
-  const os::Mapping mapping = os::Mapping::shared_read_only(memory, size);
-  return {reinterpret_cast<const char*>(mapping.data()), size};
+  ipc::SealedText value = ipc::read_sealed_text(message.descriptors().front().get(), bytes);
+  if (!value.text) throw InvalidArgument("a value that can't be read: " + value.problem);
+  if (value.text->size() != bytes) throw InvalidArgument("a value of another length than said");
+  return std::move(*value.text);
 }
 
 }  // namespace
@@ -100,9 +46,10 @@ std::string bytes_of(ipc::Message& message) {
 WorkerState::WorkerState(WorkerOptions options, Placement placement)
     : options_(std::move(options)),
       placement_(placement),
-      log_({.level = options_.log_level, .marked = is_worker_process()}) {
+      log_({.level = options_.log_level, .marked = is_worker_process()}),
+      specs_(child_specs(options_, placement_)) {
   refuse_in_worker_process();
-  check(options_, options_.name);
+  check_options(options_, options_.name);
   make_own_record(options_.name);
   if (placement_.tree_page < 0) {
     tree_page_ = ipc::SpinnerBudget::make(ipc::SpinnerBudget::default_limit());
@@ -111,7 +58,7 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
   budget_ = std::make_unique<ipc::SpinnerBudget>(tree_page);
   slabs_ = std::make_shared<SlabStore>(SlabStore::Options{
       .first_number = placement_.first_slab,
-      .numbers = placement_.slab_numbers / 16,
+      .numbers = placement_.own_slabs(),
       .added =
           [this](const SlabStore::Slab& slab) {
             if (supervisor_ == nullptr) return;
@@ -125,7 +72,6 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
             supervisor_->broadcast({.body = {{"type", "forget_slab"}, {"slab", slab}}});
           }});
   heap_ = slabs_->create(options_.heap, SlabStore::Populate::no);
-  make_children(placement_);
   make_engine();
   supervisor_ = std::make_unique<Supervisor>(
       SupervisorOptions{.path = options_.name,
@@ -140,54 +86,6 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
 }
 
 WorkerState::~WorkerState() = default;
-
-void WorkerState::make_children(const Placement& placement) {
-  const auto add = [&](ChildSpec spec, const char* kind) {
-    specs_.push_back(std::move(spec));
-    kinds_.push_back(kind);
-  };
-  const std::string prefix = options_.name + "/";
-  std::size_t subs = 0;
-  for (const SubWorkerOptions& group : options_.subs) {
-    for (unsigned i = 0; i < group.count; ++i) {
-      ChildSpec spec{.path = prefix + "sub[" + std::to_string(subs++) + "]",
-                     .role = "sub worker",
-                     .program = group.program};
-      spec.configure = {{"path", spec.path}, {"role", spec.role}, {"setup", setup_of(group.setup)}};
-      add(std::move(spec), kSub);
-    }
-  }
-  for (std::size_t i = 0; i < options_.chips.size(); ++i) {
-    const ChipOptions& chip = options_.chips[i];
-    ChildSpec spec{.path = prefix + "chip[" + std::to_string(i) + "]", .role = "chip worker"};
-    spec.configure = {{"path", spec.path},
-                      {"role", spec.role},
-                      {"setup", setup_of(chip.setup)},
-                      {"platform", chip.platform},
-                      {"lanes", chip.lanes}};
-    add(std::move(spec), kChip);
-  }
-  // Slab numbers: a sixteenth is our own, the rest is shared out to the workers below.
-  const std::size_t below = options_.next_level.size();
-  const std::uint32_t own = placement.slab_numbers / 16;
-  const std::uint32_t each =
-      below == 0 ? 0 : (placement.slab_numbers - own) / static_cast<std::uint32_t>(below);
-  for (std::size_t i = 0; i < below; ++i) {
-    WorkerOptions next = options_.next_level[i];
-    next.name = prefix + "next[" + std::to_string(i) + "]";
-    ChildSpec spec{.path = next.name,
-                   .role = "next-level worker",
-                   .program = next.program,
-                   .height = height_of(next)};
-    spec.configure = {{"path", spec.path},
-                      {"role", spec.role},
-                      {"setup", setup_of(next.setup)},
-                      {"options", to_json(next)},
-                      {"first_slab", placement.first_slab + own + each * i},
-                      {"slab_numbers", each}};
-    add(std::move(spec), kNext);
-  }
-}
 
 void WorkerState::make_engine() {
   shared_.slabs = slabs_.get();
@@ -205,10 +103,10 @@ void WorkerState::make_engine() {
   engine.max_open_runs = options_.max_open_runs;
   for (const ChildSpec& spec : specs_)
     endpoints_.push_back(std::make_shared<Endpoint>(spec.path, shared_));
-  for (const char* kind : {kSub, kChip, kNext}) {
-    KindOptions lanes{.name = kind, .depth = options_.depth};
+  for (const std::string_view kind : kChildKinds) {
+    KindOptions lanes{.name = std::string(kind), .depth = options_.depth};
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      if (kinds_[i] == kind) lanes.external.push_back(endpoints_[i]);
+      if (specs_[i].kind == kind) lanes.external.push_back(endpoints_[i]);
     }
     if (!lanes.external.empty()) engine.kinds.push_back(std::move(lanes));
   }
@@ -216,10 +114,10 @@ void WorkerState::make_engine() {
   engine.progress = progress_;
   engine_ = std::make_unique<Engine>(std::move(engine));
   shared_.engine = engine_.get();
-  for (const char* kind : {kSub, kChip, kNext}) {
+  for (const std::string_view kind : kChildKinds) {
     std::size_t next = 0;
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      if (kinds_[i] != kind) continue;
+      if (specs_[i].kind != kind) continue;
       const LaneId lane = engine_->lanes(engine_->kind(kind))[next++];
       endpoints_[i]->set_lane(lane);
       engine_->suspend_lane(lane);  // Until a process is there.
@@ -546,18 +444,18 @@ std::shared_ptr<BufferState> WorkerState::create_buffer(std::size_t bytes) {
   return buffer;
 }
 
-KindId WorkerState::kind(const char* name) const {
-  if (std::none_of(kinds_.begin(), kinds_.end(),
-                   [&](const char* kind) { return std::strcmp(kind, name) == 0; })) {
-    throw InvalidArgument("Worker: " + options_.name + " has no " + name + " workers");
+KindId WorkerState::kind(std::string_view name) const {
+  if (std::none_of(specs_.begin(), specs_.end(),
+                   [&](const ChildSpec& spec) { return spec.kind == name; })) {
+    throw InvalidArgument("Worker: " + options_.name + " has no " + std::string(name) + " workers");
   }
   return engine_->kind(name);
 }
 
-LaneId WorkerState::lane(const char* name, std::size_t index) const {
+LaneId WorkerState::lane(std::string_view name, std::size_t index) const {
   const std::vector<LaneId> lanes = engine_->lanes(kind(name));
   if (index >= lanes.size()) {
-    throw InvalidArgument("Worker: " + options_.name + " has no " + name + "[" +
+    throw InvalidArgument("Worker: " + options_.name + " has no " + std::string(name) + "[" +
                           std::to_string(index) + "]: there are " + std::to_string(lanes.size()));
   }
   return lanes[index];
@@ -568,7 +466,7 @@ void WorkerState::replace(LaneId lane) {
     if (endpoints_[i]->lane() == lane) {
       // Tasks for it wait for the new process from now on.
       endpoints_[i]->revive();
-      engine_->fail_kind(engine_->kind(kinds_[i]), nullptr);
+      engine_->fail_kind(engine_->kind(specs_[i].kind), nullptr);
       supervisor_->replace(i, "was ended on request (Worker::replace)");
       return;
     }
@@ -589,7 +487,7 @@ std::vector<ProcessStatus> WorkerState::processes() {
 // ---- From the supervisor ------------------------------------------------------------------------
 
 void WorkerState::child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent> mailbox) {
-  engine_->fail_kind(engine_->kind(kinds_[child]), nullptr);
+  engine_->fail_kind(engine_->kind(specs_[child].kind), nullptr);
   endpoints_[child]->up(std::move(mailbox));
   progress_->serve();  // Arms the new mailbox too.
 }
@@ -598,13 +496,13 @@ void WorkerState::child_down(std::size_t child, const WorkerFault& cause, bool l
   endpoints_[child]->down(cause, lost);
   if (!lost) return;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    if (kinds_[i] == kinds_[child] && !endpoints_[i]->lost()) return;
+    if (specs_[i].kind == specs_[child].kind && !endpoints_[i]->lost()) return;
   }
   // Nobody is left who could run what asks for any worker of the kind.
-  engine_->fail_kind(
-      engine_->kind(kinds_[child]),
-      std::make_exception_ptr(WorkerDied(
-          std::string("no ") + kinds_[child] + " worker is left: " + cause.to_string(), cause)));
+  engine_->fail_kind(engine_->kind(specs_[child].kind),
+                     std::make_exception_ptr(WorkerDied("no " + std::string(specs_[child].kind) +
+                                                            " worker is left: " + cause.to_string(),
+                                                        cause)));
 }
 
 /// Throws InvalidArgument for what is no id that was given out.
@@ -629,9 +527,7 @@ void WorkerState::child_message(std::size_t child, ipc::Message& message) {
   } else if (type == "task_failed") {
     endpoint.story(fields.unsigned_integer("dispatch"), fault_from(fields.at("fault")));
   } else if (type == "task_value") {
-    endpoint.value(fields.unsigned_integer("dispatch"), bytes_of(message));
-  } else if (type == "lost") {
-    log_.message(LogLevel::debug, specs_[child].path, "lost " + body.at("path").dump());
+    endpoint.value(fields.unsigned_integer("dispatch"), value_of(fields, message));
   } else {
     throw InvalidArgument("unknown type '" + type + "'");
   }

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "ipc/spinner_budget.hpp"
+#include "node/child_specs.hpp"
 #include "node/endpoint.hpp"
 #include "node/janitor.hpp"
 #include "node/log_sink.hpp"
@@ -37,14 +38,6 @@
 #include "strata/worker.hpp"
 
 namespace strata::node {
-
-/// Where in a tree of processes a Worker is. The default: at its root.
-struct Placement {
-  std::uint32_t first_slab = 1;             ///< Numbers for slabs: from here ...
-  std::uint32_t slab_numbers = 0xfffffffe;  ///< ... and as many, all levels below included.
-  int tree_page = -1;                       ///< The tree's spinner budget; none at the root.
-  os::Deadline start_deadline;              ///< Of the whole tree, if earlier than its own.
-};
 
 /// How the engine's waiting threads look for completions of workers.
 class WorkerProgress;
@@ -65,8 +58,8 @@ class WorkerState final : public SupervisorClient {
   [[nodiscard]] bool is_copy() const noexcept { return ::getpid() != process_; }
 
   CallableId add(const Callable& callable);
-  [[nodiscard]] KindId kind(const char* name) const;
-  [[nodiscard]] LaneId lane(const char* kind, std::size_t index) const;
+  [[nodiscard]] KindId kind(std::string_view name) const;
+  [[nodiscard]] LaneId lane(std::string_view kind, std::size_t index) const;
   [[nodiscard]] std::shared_ptr<BufferState> create_buffer(std::size_t bytes);
   Run submit(Engine::OrchestrationFn orchestration, RunOptions options);
   Run run(const Engine::OrchestrationFn& orchestration, RunOptions options);
@@ -95,7 +88,6 @@ class WorkerState final : public SupervisorClient {
  private:
   enum class Life : std::uint8_t { closed, starting, running, stopping };
 
-  void make_children(const Placement& placement);
   void make_engine();
   void start_janitor();
   void require_running(const char* caller) const;
@@ -117,9 +109,8 @@ class WorkerState final : public SupervisorClient {
   std::shared_ptr<SlabStore> slabs_;  ///< Buffers that outlive the Worker keep it.
   SlabStore::Range heap_;
   EndpointContext shared_;
-  std::vector<ChildSpec> specs_;
+  const std::vector<ChildSpec> specs_;
   std::vector<std::shared_ptr<Endpoint>> endpoints_;  ///< By child.
-  std::vector<const char*> kinds_;                    ///< Of the child's lane, by child.
   std::shared_ptr<WorkerProgress> progress_;
   std::unique_ptr<Engine> engine_;
 

@@ -95,6 +95,11 @@ TaskNode* Scheduler::take_from_queue(Lane& lane) {
     lane.working.store(false, std::memory_order_seq_cst);
     // A group may have found this lane working in between; it left its attention up.
     leave_run(lane);
+  } else if (lane.was_idle) [[unlikely]] {
+    lane.was_idle = false;
+    // Sequentially consistent, after this lane's last change of `spinning` or `sleeping`: a push
+    // that relied on it is seen here, or was taken by another lane.
+    if (!lane.kind->queue.empty()) wake_one(*lane.kind);
   }
   return task;
 }
@@ -165,6 +170,7 @@ bool Scheduler::spin_for_work(Lane& lane) {
     kind.spinning.fetch_sub(1, std::memory_order_seq_cst);
     return false;
   }
+  lane.was_idle = true;
   const std::uint64_t begin = os::cycle_count();
   bool found = false;
   while (!(found = !kind.queue.empty() || lane.attention.load(std::memory_order_acquire))) {
@@ -172,15 +178,12 @@ bool Scheduler::spin_for_work(Lane& lane) {
     os::cpu_relax();
   }
   kind.spinning.fetch_sub(1, std::memory_order_seq_cst);
-  if (found) {
-    // Pushes relied on this spinner to see to it that the work is done: pass that on.
-    if (!kind.queue.empty()) wake_one(kind);
-  }
   return found;
 }
 
 void Scheduler::sleep(Lane& lane, os::Parker& parker) {
   Kind& kind = *lane.kind;
+  lane.was_idle = true;
   enter_sleepers(kind, parker);
   if (kind.queue.empty() && !lane.attention.load(std::memory_order_seq_cst)) parker.park();
   leave_sleepers(kind, parker);
@@ -254,8 +257,10 @@ bool CallerDriver::step() {
 }
 
 void CallerDriver::sleep_until(std::chrono::steady_clock::time_point deadline) {
-  for (Lane* lane : driven_)
+  for (Lane* lane : driven_) {
+    lane->was_idle = true;
     enter_sleepers(*lane->kind, parker_);
+  }
   const bool work = std::any_of(driven_.begin(), driven_.end(), [](const Lane* lane) {
     return !lane->attention.load(std::memory_order_seq_cst) && !lane->kind->queue.empty();
   });

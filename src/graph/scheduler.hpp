@@ -24,7 +24,10 @@
 //   (1) A lane runs one thing at a time (external lanes: up to `depth`).
 //   (2) While a lane is reserved nothing but the group it is reserved for starts on it.
 //   (3) A sleeping lane is in its kind's list of sleepers, or its attention is about to be raised:
-//       a push that finds nobody spinning wakes one of them.
+//       a push that finds nobody spinning wakes one of them. A push that does find a spinner leaves
+//       its task to that one; so may several pushes. Therefore a lane that was idle looks at the
+//       queue once more when it has taken its first task, and wakes the next if there is more, who
+//       does the same.
 //   (4) `attention` is up while the lane has something in its inbox, is reserved or held, or must
 //       stop.
 //   (5) An external lane's `handing` is `idle` while nobody hands over to it; then its outbox is
@@ -98,6 +101,8 @@ struct Lane {
   /// Run of the last task that the lane took from the queue; its end is checked when the lane turns
   /// to another run or to none. The lane's thread only.
   std::shared_ptr<RunState> last_run;
+  /// It span or slept since its last task from the queue: see invariant (3). Whoever serves it.
+  bool was_idle = false;
 
   // --- Guarded by the scheduler's mutex ---
   std::deque<Placed> order;     ///< Exact tasks and group members, in submission order.

@@ -44,6 +44,33 @@ struct Watch {
                     std::chrono::minutes(10)};
 };
 
+TEST(Stress, HoweverLanesFallIdleEveryTaskThatIsReadyFindsOne) {
+  const Watch watch;
+  constexpr int kRounds = 60'000 / kFraction;
+  constexpr int kLanes = 4;
+  Engine engine(with_lanes(kLanes));
+  test::Random random(7);
+  std::uint64_t pause = 0;
+  // In each round there is a task for every lane, and none ends before all have begun: so none may
+  // be left to a lane that is busy while another sleeps.
+  for (int round = 0; round < kRounds; ++round) {
+    std::atomic<int> there{0};
+    (void)engine.run([&](Orchestration& o) {
+      for (int i = 0; i < kLanes; ++i) {
+        o.submit([&](TaskContext&) {
+          ++there;
+          while (there.load() != kLanes)
+            std::this_thread::yield();
+        });
+      }
+    });
+    // About as long as a lane spins before it sleeps, more or less.
+    for (std::uint64_t i = random() % 4000; i > 0; --i)
+      pause += i ^ pause;
+  }
+  EXPECT_NE(pause, 1u);  // Keeps the pauses.
+}
+
 TEST(Stress, AMillionTasksThatReuseTheSlotsOfASmallWindowAllRunInOrder) {
   const Watch watch;
   constexpr int kTasks = 1'000'000 / kFraction;

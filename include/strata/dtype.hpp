@@ -22,7 +22,12 @@ enum class DType : std::uint8_t {
   bfloat16,
   float32,
   float64,
+  float8_e4m3,
+  float8_e8m0,
+  float4_e2m1x2,  ///< Storage of two packed 4-bit floats; one element is one byte.
 };
+/// How many there are.
+inline constexpr std::uint8_t kDTypes = 16;
 
 /// Bytes that one element takes.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
@@ -30,6 +35,9 @@ enum class DType : std::uint8_t {
     case DType::boolean:
     case DType::int8:
     case DType::uint8:
+    case DType::float8_e4m3:
+    case DType::float8_e8m0:
+    case DType::float4_e2m1x2:
       return 1;
     case DType::int16:
     case DType::uint16:

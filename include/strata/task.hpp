@@ -254,9 +254,10 @@ struct GroupSpec {
 
 namespace detail {
 
+/// How many of Ts are T, or derived from it.
 template <class T, class... Ts>
-inline constexpr std::size_t kCountOf = (std::size_t{std::is_same_v<T, std::remove_cvref_t<Ts>>} +
-                                         ... + 0);
+inline constexpr std::size_t kCountOf =
+    (std::size_t{std::is_base_of_v<T, std::remove_cvref_t<Ts>>} + ... + 0);
 
 /// Sorts the variadic arguments of submit into the arrays of a TaskSpec, on the stack.
 template <class... Args>

@@ -119,6 +119,12 @@ std::string_view name_of(DType dtype) noexcept {
       return "float32";
     case DType::float64:
       return "float64";
+    case DType::float8_e4m3:
+      return "float8_e4m3";
+    case DType::float8_e8m0:
+      return "float8_e8m0";
+    case DType::float4_e2m1x2:
+      return "float4_e2m1x2";
   }
   return "unknown type";
 }

@@ -177,7 +177,7 @@ std::string_view SubmissionView::decode(std::span<const std::byte> bytes) noexce
     if (bytes.size() - at < sizeof(WireTensor)) return "it ends within a tensor";
     const auto tensor = load<WireTensor>(bytes.data() + at);
     if (tensor.rank > kMaxRank) return "a tensor has too many dimensions";
-    if (tensor.dtype > static_cast<std::uint8_t>(DType::float64)) {
+    if (tensor.dtype >= kDTypes) {
       return "a tensor's element type is unknown";
     }
     if (tensor.access > static_cast<std::uint8_t>(Access::inout)) {

@@ -1,0 +1,44 @@
+// ChipRunOptions: how one run of a chip program is done.
+//
+// Thread safety: plain values.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace strata {
+
+/// Where a chip orchestration runs.
+enum class OrchestrationMode : std::uint8_t {
+  /// Concurrently with the cores: tasks start as soon as they may, the window bounds how far the
+  /// orchestration is ahead.
+  device,
+  /// The whole graph is built first, then run. Graphs are kept per shape of the arguments and
+  /// replayed. Where the orchestration reads a value, what it has built so far runs first.
+  host_graph,
+};
+
+/// What is not set is taken from the environment of the chip's process (the variable in brackets),
+/// and otherwise is the default of the platform. Checked at submit.
+struct ChipRunOptions {
+  std::optional<OrchestrationMode> mode = {};  ///< [STRATA_CHIP_MODE] device or host_graph.
+  /// Tasks in flight. [STRATA_CHIP_WINDOW]
+  std::optional<std::size_t> window = {};
+  /// Bytes for runtime-allocated tensors. [STRATA_CHIP_HEAP]
+  std::optional<std::size_t> heap = {};
+  /// Host threads that run cores at the same time, blocked ones not counted. [STRATA_CHIP_THREADS]
+  std::optional<unsigned> threads = {};
+  /// From the start of the run on the chip.
+  std::optional<std::chrono::nanoseconds> time_limit = {};
+  /// Poison fresh memory and test every access of kernels that were built for it.
+  bool check = false;
+  /// If set, the order in which ready tasks run is drawn from this seed, one at a time.
+  std::optional<std::uint64_t> explore_seed = {};
+  /// Keep the graph: its DOT text is a part of the task's value. For small graphs.
+  bool keep_graph = false;
+  friend bool operator==(const ChipRunOptions&, const ChipRunOptions&) = default;
+};
+
+}  // namespace strata

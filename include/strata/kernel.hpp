@@ -76,7 +76,7 @@ struct KernelServices {
   void (*wait_signal)(const KernelBlock&, Signal* signal, Compare compare, std::uint32_t value);
   bool (*cancelled)(const KernelBlock&);
   void (*log)(const KernelBlock&, std::string_view text);
-  [[noreturn]] void (*misuse)(const KernelBlock&, std::string_view text);
+  void (*misuse)(const KernelBlock&, std::string_view text);  ///< Does not return: throws.
 };
 
 /// One block of a task on one core. Part of the binary interface of chip programs.

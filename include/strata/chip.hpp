@@ -84,6 +84,14 @@ class Launch {
     copy.operand_ = operand;
     return copy;
   }
+  /// Which outputs (bit i: tensor argument i; the first 32) were given an initial value: in checking
+  /// mode the kernel may read those before it has written them.
+  [[nodiscard]] std::uint32_t initial_values() const noexcept { return initial_values_; }
+  [[nodiscard]] Launch with_initial_values(std::uint32_t arguments) const noexcept {
+    Launch copy = *this;
+    copy.initial_values_ = arguments;
+    return copy;
+  }
   Launch(const chip::KernelSet& set, std::array<std::uint16_t, 3> kernels) noexcept
       : set_(&set), kernels_{kernels[0], kernels[1], kernels[2]} {}
   /// Throws InvalidState: only the lanes of a chip can run it.
@@ -95,6 +103,7 @@ class Launch {
   Compare compare_ = Compare::equal;
   std::uint8_t flags_ = 0;
   std::uint32_t blocks_ = 1;
+  std::uint32_t initial_values_ = 0;
   std::int64_t operand_ = 0;
 };
 static_assert(sizeof(Launch) <= Body::kInlineBytes);

@@ -55,6 +55,10 @@ struct EngineOptions {
   std::size_t max_open_runs = 8;
   /// Polled by whoever waits, if set.
   std::shared_ptr<ProgressSource> progress = nullptr;
+  /// Called with each task, and each member of a group as if it were one, when it is submitted or
+  /// recorded, on the thread that does so. What it throws refuses the task. It may put another body
+  /// in the place of the task's.
+  std::function<void(TaskSpec&)> check_task = {};
 };
 
 struct EngineStats {

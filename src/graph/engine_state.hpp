@@ -173,7 +173,10 @@ class EngineState {
                   std::span<const std::int64_t> shape, const void* fill);
   /// Drops the guards of joins made under the graph lock. Without the lock.
   void start_joins(std::vector<DependencyTracker::MadeJoin>& joins);
-  void check_target(const TaskSpec& spec) const;
+  /// Throws for a target that does not exist, and what EngineOptions::check_task throws.
+  void check_task(TaskSpec& spec) const;
+  /// The latter for a member of a group that is called `name`.
+  void check_member(GroupMember& member, std::string_view name) const;
   bool look_up_arguments(const NodeSpec& spec, std::uint64_t pin);
   void find_predecessors(TaskNode& task, const NodeSpec& spec, bool manual, std::uint64_t pin);
   [[nodiscard]] std::uint32_t commit(OrchestrationState& orchestration, TaskNode& task,

@@ -171,7 +171,7 @@ void RecorderState::record_part(RecordedTask& task, Body& body, std::span<const 
 }
 
 TaskId RecorderState::submit_task(OrchestrationState& orchestration, TaskSpec& spec) {
-  orchestration.engine.check_target(spec);
+  orchestration.engine.check_task(spec);
   const std::string at = task_text("task", spec.name, graph_.tasks.size());
   RecordedTask task;
   task.name = spec.name;
@@ -184,20 +184,21 @@ TaskId RecorderState::submit_task(OrchestrationState& orchestration, TaskSpec& s
   return TaskId{kStandIn | (graph_.tasks.size() - 1)};
 }
 
-TaskId RecorderState::submit_group(OrchestrationState& /*orchestration*/, const GroupSpec& spec) {
+TaskId RecorderState::submit_group(OrchestrationState& orchestration, const GroupSpec& spec) {
   const std::string at = task_text("group", spec.name, graph_.tasks.size());
   if (spec.members.empty()) throw InvalidArgument(at + " has no members");
   RecordedTask task;
   task.type = NodeType::group;
   task.name = spec.name;
   std::vector<bool> taken(lanes_, false);
-  for (const GroupMember& member : spec.members) {
+  for (GroupMember& member : spec.members) {
     if (member.lane.value >= lanes_ || taken[member.lane.value]) {
       throw InvalidArgument(at + ": lane " + std::to_string(member.lane.value) +
                             " does not exist or is named twice");
     }
     if (!member.body) throw InvalidArgument(at + ": a member has no body");
     taken[member.lane.value] = true;
+    orchestration.engine.check_member(member, spec.name);
   }
   record_after(task, spec.after, at);
   for (GroupMember& member : spec.members) {

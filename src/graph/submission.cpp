@@ -429,7 +429,7 @@ void EngineState::log_task(TaskNode& task, RunState& run) {
 }
 
 TaskId EngineState::submit_task(OrchestrationState& orchestration, TaskSpec& spec) {
-  check_target(spec);
+  check_task(spec);
   PartSpec part{&spec.body, spec.tensors, spec.scalars, {}};
   const NodeSpec node{.type = NodeType::task,
                       .parts = {&part, 1},
@@ -443,14 +443,32 @@ TaskId EngineState::submit_task(OrchestrationState& orchestration, TaskSpec& spe
   return id;
 }
 
-void EngineState::check_target(const TaskSpec& spec) const {
+void EngineState::check_task(TaskSpec& spec) const {
   const bool by_lane = spec.target.by == Target::By::lane;
   const std::size_t known = by_lane ? lane_count : kind_count;
-  if (spec.target.index < known) [[likely]]
+  if (spec.target.index < known) [[likely]] {
+    if (options.check_task) options.check_task(spec);
     return;
+  }
   throw InvalidArgument("task" + (spec.name.empty() ? "" : " '" + std::string(spec.name) + "'") +
                         (by_lane ? ": lane " : ": kind ") + std::to_string(spec.target.index) +
                         " does not exist; the engine has " + std::to_string(known));
+}
+
+void EngineState::check_member(GroupMember& member, std::string_view name) const {
+  if (!options.check_task) return;
+  TaskSpec as_task{.body = std::move(member.body),
+                   .name = name,
+                   .target = on(member.lane),
+                   .tensors = member.tensors,
+                   .scalars = member.scalars};
+  try {
+    options.check_task(as_task);
+  } catch (...) {
+    member.body = std::move(as_task.body);
+    throw;
+  }
+  member.body = std::move(as_task.body);
 }
 
 TaskId EngineState::submit_group(OrchestrationState& orchestration, const GroupSpec& spec) {
@@ -474,6 +492,7 @@ TaskId EngineState::submit_group(OrchestrationState& orchestration, const GroupS
     }
     if (!member.body) throw InvalidArgument(at + "has no body");
     taken[member.lane.value] = true;
+    check_member(member, spec.name);
     parts.push_back({&member.body, member.tensors, member.scalars, member.lane});
   }
   const NodeSpec node{

@@ -132,14 +132,14 @@ class Orchestration {
   void overwrite(const Tensor& tensor);
 
   /// Submits the tasks of a recording with these tensors and scalars bound to its parameters, as if
-  /// they were submitted here one by one. Throws InvalidArgument if they are not of the recorded
-  /// dtype, shape and strides.
-  void replay(const Recording& recording, std::span<const Tensor> tensors,
-              std::span<const Scalar> scalars = {});
-  void replay(const Recording& recording, std::initializer_list<Tensor> tensors,
-              std::initializer_list<Scalar> scalars = {}) {
-    replay(recording, std::span(tensors.begin(), tensors.size()),
-           std::span(scalars.begin(), scalars.size()));
+  /// they were submitted here one by one. Returns the last of them; none for an empty recording.
+  /// Throws InvalidArgument if they are not of the recorded dtype, shape and strides.
+  TaskId replay(const Recording& recording, std::span<const Tensor> tensors,
+                std::span<const Scalar> scalars = {});
+  TaskId replay(const Recording& recording, std::initializer_list<Tensor> tensors,
+                std::initializer_list<Scalar> scalars = {}) {
+    return replay(recording, std::span(tensors.begin(), tensors.size()),
+                  std::span(scalars.begin(), scalars.size()));
   }
 
   /// True once the run was cancelled or is past its deadline.

@@ -186,8 +186,8 @@ class EngineState {
   void log_task(TaskNode& task, RunState& run);
 
   // --- Replay (replay.cpp) ---
-  void replay(OrchestrationState& orchestration, const std::shared_ptr<RecordedGraph>& recording,
-              std::span<const Tensor> tensors, std::span<const Scalar> scalars);
+  TaskId replay(OrchestrationState& orchestration, const std::shared_ptr<RecordedGraph>& recording,
+                std::span<const Tensor> tensors, std::span<const Scalar> scalars);
 
   // --- Host accesses (host_access.cpp) ---
   /// Waits for its turn on the tensor (or after a task), calls `access` and ends the turn.

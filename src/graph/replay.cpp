@@ -193,17 +193,19 @@ bool EngineState::other_runs_open() {
   return open_runs_ > 1;
 }
 
-void EngineState::replay(OrchestrationState& orchestration,
-                         const std::shared_ptr<RecordedGraph>& recording,
-                         std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+TaskId EngineState::replay(OrchestrationState& orchestration,
+                           const std::shared_ptr<RecordedGraph>& recording,
+                           std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
   if (recording->owner != handles) {
     throw InvalidArgument(
         "Orchestration::replay: the recording was made by another engine; record it "
         "with the one that replays it");
   }
   orchestration.run->keep_alive(recording);  // Bodies and names are the recording's.
-  Replay(*this, orchestration, *recording, tensors, scalars).run();
+  Replay replay(*this, orchestration, *recording, tensors, scalars);
+  replay.run();
   recording->replays.fetch_add(1, std::memory_order_relaxed);
+  return replay.last();
 }
 
 }  // namespace strata::graph
@@ -221,15 +223,15 @@ RecordingStats Recording::stats() const {
           .reinferred = graph_->reinferred.load(std::memory_order_relaxed)};
 }
 
-void Orchestration::replay(const Recording& recording, std::span<const Tensor> tensors,
-                           std::span<const Scalar> scalars) {
+TaskId Orchestration::replay(const Recording& recording, std::span<const Tensor> tensors,
+                             std::span<const Scalar> scalars) {
   if (recording.graph_ == nullptr) {
     throw InvalidArgument("Orchestration::replay: the recording is empty");
   }
   if (state_->recorder != nullptr) {
     throw RecordingError("Orchestration::replay can't be recorded");
   }
-  state_->engine.replay(*state_, recording.graph_, tensors, scalars);
+  return state_->engine.replay(*state_, recording.graph_, tensors, scalars);
 }
 
 Recording Engine::record(

@@ -31,6 +31,8 @@ class Replay {
         scalars_(scalars) {}
 
   void run();
+  /// The last task submitted; none if there was none.
+  [[nodiscard]] TaskId last() const noexcept { return ids_.empty() ? TaskId{} : ids_.back(); }
 
  private:
   void check_bindings() const;

@@ -52,6 +52,22 @@ TEST_F(EngineRecording, ScalarsAndViewsAreBoundAtEachReplay) {
   }
 }
 
+TEST_F(EngineRecording, ReplayReturnsItsLastTaskForOthersToWaitFor) {
+  const Recording recording =
+      engine_.record({.tensors = {tensor(0)}}, [](Orchestration& o, const Parameters& p) {
+        const TaskId write = o.submit(add_scalar, inout(p.tensor(0)), scalar(1.0F));
+        o.submit(nullptr, after(write));
+      });
+  const Recording empty = engine_.record({}, [](Orchestration&, const Parameters&) {});
+  std::atomic<float> seen{0};
+  engine_.run([&](Orchestration& o) {
+    const TaskId last = o.replay(recording, {tensor(0)});
+    o.submit([&](TaskContext&) { seen = data(0)[0]; }, after(last));
+    EXPECT_FALSE(o.replay(empty, {}));
+  });
+  EXPECT_EQ(seen, 1.0F);
+}
+
 TEST_F(EngineRecording, ParameterMayBeBoundToAViewInTheMiddleOfABuffer) {
   Floats large(engine_, {16, 16});
   const Recording recording = engine_.record(

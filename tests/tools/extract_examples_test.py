@@ -46,8 +46,28 @@ class ExtractExamples(unittest.TestCase):
         self.extract("text\n")
         self.assertEqual(list(self.output.rglob("*.cpp")), [])
 
+    def test_files_have_the_names_that_the_page_gives_them(self):
+        result = self.extract(
+            '<!-- file: add/program.json -->\n```json\n{"name": "add"}\n```\n'
+            "<!-- file: add/kernels/add.cpp -->\n```cpp\nint a;\n```\n"
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+        self.assertEqual(
+            (self.output / "bin/add/program.json").read_text(), '{"name": "add"}\n'
+        )
+        self.assertEqual(
+            (self.output / "bin/add/kernels/add.cpp").read_text(),
+            f'#line 7 "{self.page}"\nint a;\n',
+        )
+        (self.output / "bin/built").write_text("by others")
+        self.extract("text\n")
+        self.assertEqual([p.name for p in self.output.glob("bin/**/*") if p.is_file()], ["built"])
+
     def test_broken_pages_are_errors(self):
         for text in [
+            "<!-- file: name.json -->\n```json\n```\n",
+            "<!-- file: ../name.json -->\n```json\n```\n",
+            "<!-- file: a/name.json -->\ntext\n",
             "<!-- example: one -->\n\n```cpp\n```\n",
             "<!-- example: one -->\n```cpp\nint a;\n",
             "<!-- example: no/name -->\n```cpp\n```\n",

@@ -164,14 +164,14 @@ class Kernel {
   void wait_flag(unsigned flag) const { block_->services->wait_flag(*block_, flag); }
   /// Sends a copy of `data` through a pipe of the cluster; waits while it is full. One lane pushes
   /// into a pipe and one lane pops from it.
-  template <class T>
-  void push(unsigned pipe, std::span<T> data) const {
+  template <class T, std::size_t Extent>
+  void push(unsigned pipe, std::span<T, Extent> data) const {
     block_->services->push(*block_, pipe, data.data(), data.size_bytes());
   }
   /// Takes the next message from the pipe; waits while there is none. It must have the size of
   /// `data`.
-  template <class T>
-  void pop(unsigned pipe, std::span<T> data) const {
+  template <class T, std::size_t Extent>
+  void pop(unsigned pipe, std::span<T, Extent> data) const {
     block_->services->pop(*block_, pipe, data.data(), data.size_bytes());
   }
 

@@ -17,10 +17,14 @@
 //       thread of its own if the others do not come to it.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chip/kernel_set.hpp"
@@ -62,7 +66,10 @@ struct CorePoolOptions {
   unsigned threads = 0;                  ///< Running at once; 0: as many as CPUs allowed.
   std::vector<int> pin_to = {};          ///< CPUs to pin threads to, one each; none if empty.
   ipc::SpinnerBudget* budget = nullptr;  ///< Of the tree; may be null.
+  std::function<void(std::string_view)> log = {};  ///< Lines of kernels; from any thread.
 };
+
+class CheckSession;
 
 class CorePool {
  public:
@@ -73,7 +80,8 @@ class CorePool {
   CorePool& operator=(const CorePool&) = delete;
 
   /// Takes a task that is ready. `context` and `sink` live until the sink is told. A predicate that
-  /// is false ends it at once, from within this call.
+  /// is false ends it from within this call, or from within the one in whose sink this is called.
+  /// Throws ChipError: too_many_blocks, unknown_kernel, wrong_argument_dtype (of a predicate).
   void start(DispatchId dispatch, TaskContext& context, const Launch& launch, TaskSink& sink);
 
   /// The calling thread acts as a core for one block, if one can start. False if none could.
@@ -87,12 +95,17 @@ class CorePool {
   /// ... until here.
   void release();
 
-  /// How many threads may run at once from now on.
+  /// How many threads may run at once from now on; 0: as at first.
   void set_threads(unsigned threads);
-  /// One block at a time, each drawn from `seed` among those that could start; only run_one()
-  /// starts them. For runs that explore schedules.
+  /// One lane at a time, each drawn from `seed` among those that could start or go on; only
+  /// run_one() starts them, and returns when no lane that has begun can go on. For runs that
+  /// explore schedules. Requires that no task is in the pool; so does stop_exploring().
   void explore(std::uint64_t seed);
   void stop_exploring();
+
+  /// Blocks that begin from here on are checked; null ends that. The session lives until the pool
+  /// is empty.
+  void set_check(CheckSession* session);
 
   /// Wakes all waits of kernels, to look whether their run was cancelled.
   void wake_waits();

@@ -81,6 +81,8 @@ struct ChipBuildOptions {
   bool check = false;                                   ///< For checking mode.
   unsigned jobs = 0;                                    ///< Compilers at once; 0: as many as CPUs.
   std::function<void(std::string_view)> progress = {};  ///< Told what is being done.
+  /// If set, a rule for make goes here: what the output depends on.
+  std::filesystem::path depfile = {};
 };
 
 /// Builds, or finds in the cache. Returns the file. Throws ChipError (compile_failed with the
@@ -102,7 +104,11 @@ struct ChipProgramInfo {
   std::string orchestration_symbol;
   std::string build_id;  ///< Hash of all that went into it, in hexadecimal.
   std::string compiler;
+  std::string machine;  ///< "x86_64".
   ProgramSanitizer sanitizer = ProgramSanitizer::none;
+  /// The sanitizer's library: a process that is not itself built with this sanitizer must be started
+  /// with it in LD_PRELOAD, to load the program.
+  std::string sanitizer_runtime;
   bool check = false;
   /// Functions that the kernels of a program built for checking mode call and that it can't look
   /// into.

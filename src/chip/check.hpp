@@ -6,8 +6,9 @@
 // what the runtime has handed them. Anything else is noted, goes on, and fails the run at its end.
 //
 //   CheckSession session(program.info());                 // The runtime, for a run with `check`.
-//   { CheckedBlock checked(&session, context, launch, kernel, block); kernel.function(...); }  // Pool
-//   session.finish(error);                                // The runtime, at the end of the run.
+//   { CheckedBlock checked(&session, context, launch, kernel, block); kernel.function(...); }  //
+//   Pool session.finish(error);                                // The runtime, at the end of the
+//   run.
 //
 // Thread safety: CheckSession: all members, any thread, save that finish() comes when no block is
 // checked any more. A CheckedBlock belongs to the thread that made it.
@@ -54,12 +55,13 @@ class CheckSession {
   std::unique_ptr<Impl> impl_;
 };
 
-/// While it lives, the calling thread's accesses are those of this block. Nothing happens if
-/// `session` is null. Made for every lane of every block of a task.
+/// While it lives, the calling thread's accesses are those of this block (Kernel::info). Nothing
+/// happens if `session` is null. Made for every lane of every block of a task. `entry` and
+/// `kernel` outlive it; `kernel` is a local variable of the function that calls the kernel.
 class CheckedBlock {
  public:
   CheckedBlock(CheckSession* session, const TaskContext& task, const Launch& launch,
-               const KernelEntry& kernel, const detail::KernelBlock& block);
+               const KernelEntry& entry, const Kernel& kernel);
   ~CheckedBlock();
   CheckedBlock(const CheckedBlock&) = delete;
   CheckedBlock& operator=(const CheckedBlock&) = delete;

@@ -16,11 +16,11 @@ using OrchestrationFunction = void (*)(ChipOrchestration&);
 
 class Program {
  public:
-  /// Loads a chip program file. Throws ChipError (bad_program_file, foreign_program,
-  /// stale_program).
+  /// Loads a chip program file; a file that has other content than at the last time is another
+  /// program. Throws ChipError (bad_program_file, foreign_program, stale_program).
   [[nodiscard]] static std::shared_ptr<const Program> load(const std::filesystem::path& file);
   /// A program of functions that are in this process already.
-  Program(ChipProgramInfo info, KernelSet kernels, OrchestrationFunction orchestration);
+  Program(ChipProgramInfo info, KernelSet kernels, OrchestrationFunction function);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -34,6 +34,7 @@ class Program {
   KernelSet kernels_;
   OrchestrationFunction orchestration_;
   void* library_ = nullptr;  ///< From dlopen; null for functions of this process.
+  int memory_ = -1;          ///< The file in memory that it was loaded from, if it was.
 };
 
 }  // namespace strata::chip

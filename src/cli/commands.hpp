@@ -34,4 +34,19 @@ struct DoctorOptions {
 /// Looks whether this machine has what Strata needs; 1 if something is missing.
 int doctor(const DoctorOptions& options);
 
+struct BuildOptions {
+  std::string program_json;
+  std::string output;     ///< Empty: in the cache alone.
+  std::string sanitizer;  ///< "address", "thread", or empty.
+  std::string cache;      ///< Empty: the usual one.
+  std::string compiler;   ///< Empty: the usual one.
+  std::string depfile;    ///< Empty: none.
+  unsigned jobs = 0;      ///< 0: as many as CPUs.
+  bool check = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+/// Builds a chip program and prints its file's path; 1 if it can't be built.
+int build(const BuildOptions& options);
+
 }  // namespace strata::cli

@@ -81,6 +81,44 @@ void describe_doctor(CLI::App& app, DoctorOptions& options) {
   app.add_flag("--json", options.json, "Print one JSON object");
 }
 
+void describe_build(CLI::App& app, BuildOptions& options) {
+  app.description("Builds a chip program: an orchestration and its kernels");
+  app.footer(
+      "Compiles each source with this machine's C++ compiler (--compiler, else STRATA_CXX, CXX or\n"
+      "c++), links them to one file, and prints its path. What was compiled before is found in "
+      "the\n"
+      "cache (--cache, else STRATA_CACHE, or strata/ in XDG_CACHE_HOME or ~/.cache).\n"
+      "docs/reference/chip-programs.md has the form of program.json.\n"
+      "\n"
+      "Exit code: 0 if the program is there, 1 if not; the reason is on stderr.\n"
+      "\n"
+      "Examples:\n"
+      "  strata build program.json\n"
+      "  strata build program.json -o vector_add.strata\n"
+      "  strata build program.json --check --verbose\n"
+      "  strata build program.json --sanitizer address -j 2");
+  app.add_option("PROGRAM_JSON", options.program_json, "What the program is made of")
+      ->type_name("")
+      ->required();
+  app.add_option("-o,--output", options.output, "Put a copy of the program there")
+      ->type_name("FILE");
+  app.add_option("--sanitizer", options.sanitizer, "Build with a sanitizer: address or thread")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"address", "thread"}).description(""));
+  app.add_flag("--check", options.check, "Build for checking mode: each access can be tested")
+      ->excludes("--sanitizer");
+  app.add_option("-j,--jobs", options.jobs, "Compilers at once; as many as CPUs if not given")
+      ->type_name("N")
+      ->check(CLI::Range(1U, 1024U).description(""));
+  app.add_option("--cache", options.cache, "The folder of what was built before")->type_name("DIR");
+  app.add_option("--compiler", options.compiler, "The C++ compiler")->type_name("COMMAND");
+  app.add_option("--depfile", options.depfile,
+                 "Write a rule for make of what the program depends on")
+      ->type_name("FILE");
+  app.add_flag("-q,--quiet", options.quiet, "Say nothing but errors");
+  app.add_flag("-v,--verbose", options.verbose, "Say more of the result")->excludes("--quiet");
+}
+
 int main_with(int argc, char** argv) {
   CLI::App app("Runs and looks at Strata programs and their worker processes.", "strata");
   app.set_version_flag("--version", "strata " + std::string(version()));
@@ -96,6 +134,10 @@ int main_with(int argc, char** argv) {
   describe_ps(*ps_app, ps_options);
   CLI::App* const doctor_app = app.add_subcommand("doctor");
   describe_doctor(*doctor_app, doctor_options);
+
+  BuildOptions build_options;
+  CLI::App* const build_app = app.add_subcommand("build");
+  describe_build(*build_app, build_options);
 
   // What stands behind the first "--" is another program's command line, and none of ours.
   std::vector<std::string> own(argv + 1, argv + argc);
@@ -124,6 +166,7 @@ int main_with(int argc, char** argv) {
   }
   if (run_app->parsed()) return run(run_options);
   if (ps_app->parsed()) return ps(ps_options);
+  if (build_app->parsed()) return build(build_options);
   return doctor(doctor_options);
 }
 

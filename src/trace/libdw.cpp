@@ -34,9 +34,13 @@ std::optional<Libdw> load() {
   find(functions.linesrc, "dwarf_linesrc");
   find(functions.lineno, "dwarf_lineno");
   find(functions.getscopes, "dwarf_getscopes");
+  find(functions.getscopes_die, "dwarf_getscopes_die");
   find(functions.tag, "dwarf_tag");
   find(functions.attr_integrate, "dwarf_attr_integrate");
   find(functions.formstring, "dwarf_formstring");
+  find(functions.formudata, "dwarf_formudata");
+  find(functions.getsrcfiles, "dwarf_getsrcfiles");
+  find(functions.filesrc, "dwarf_filesrc");
   if (!complete) return std::nullopt;
   return functions;
 }

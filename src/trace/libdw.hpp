@@ -32,9 +32,13 @@ struct Libdw {
   decltype(&dwarf_linesrc) linesrc;
   decltype(&dwarf_lineno) lineno;
   decltype(&dwarf_getscopes) getscopes;
+  decltype(&dwarf_getscopes_die) getscopes_die;
   decltype(&dwarf_tag) tag;
   decltype(&dwarf_attr_integrate) attr_integrate;
   decltype(&dwarf_formstring) formstring;
+  decltype(&dwarf_formudata) formudata;
+  decltype(&dwarf_getsrcfiles) getsrcfiles;
+  decltype(&dwarf_filesrc) filesrc;
 };
 
 }  // namespace strata::trace

@@ -86,7 +86,7 @@ class Session {
     }
     if (const Unit unit = unit_at(module.module, address); unit.die != nullptr) {
       find_line(frame, unit);
-      frame.inlined = inlined_at(unit);
+      find_inlined(frame, unit);
     }
   }
 
@@ -158,11 +158,16 @@ class Session {
   }
 
   /// Functions that the compiler has inlined around an address, innermost first.
-  std::vector<std::string> inlined_at(const Unit& unit) {
+  void find_inlined(StackFrame& frame, const Unit& unit) {
+    using Scopes = std::unique_ptr<Dwarf_Die, decltype(&std::free)>;
+    Dwarf_Die* innermost = nullptr;
+    const int found = libdw_.getscopes(unit.die, unit.address, &innermost);
+    const Scopes innermost_owner(innermost, &std::free);
+    if (found <= 0) return;
+    // What surrounds the first of those is where it was written; we want where it was inlined.
     Dwarf_Die* scopes = nullptr;
-    const int count = libdw_.getscopes(unit.die, unit.address, &scopes);
-    const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(scopes, &std::free);
-    std::vector<std::string> names;
+    const int count = libdw_.getscopes_die(innermost, &scopes);
+    const Scopes owner(scopes, &std::free);
     for (int i = 0; i < count; ++i) {
       const int tag = libdw_.tag(&scopes[i]);
       if (tag == DW_TAG_subprogram) break;
@@ -171,12 +176,30 @@ class Session {
         Dwarf_Attribute value;
         if (libdw_.attr_integrate(&scopes[i], attribute, &value) == nullptr) continue;
         if (const char* name = libdw_.formstring(&value)) {
-          names.push_back(demangled(name));
+          frame.inlined.push_back(demangled(name));
+          frame.called_at.push_back(call_of(scopes[i], unit));
           break;
         }
       }
     }
-    return names;
+  }
+
+  SourceLine call_of(Dwarf_Die& inlined, const Unit& unit) {
+    const auto number = [&](unsigned attribute) {
+      Dwarf_Attribute value;
+      Dwarf_Word word = 0;
+      const bool known = libdw_.attr_integrate(&inlined, attribute, &value) != nullptr &&
+                         libdw_.formudata(&value, &word) == 0;
+      return known ? word : 0;
+    };
+    Dwarf_Files* files = nullptr;
+    std::size_t count = 0;
+    if (libdw_.getsrcfiles(unit.die, &files, &count) != 0) return {};
+    const Dwarf_Word index = number(DW_AT_call_file);
+    const char* const file =
+        index < count ? libdw_.filesrc(files, index, nullptr, nullptr) : nullptr;
+    if (file == nullptr) return {};
+    return {file, static_cast<int>(number(DW_AT_call_line))};
   }
 
   const Libdw& libdw_;

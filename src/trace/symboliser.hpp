@@ -16,6 +16,12 @@
 
 namespace strata::trace {
 
+/// A line of a source; 0 if it is not known.
+struct SourceLine {
+  std::string file = {};
+  int line = 0;
+};
+
 struct StackFrame {
   std::uint64_t address = 0;
   std::string module;        ///< Path of the file; "" if the address is in none.
@@ -25,6 +31,7 @@ struct StackFrame {
   /// Functions that were inlined into it at this place, innermost first; `file` and `line` are of
   /// the innermost.
   std::vector<std::string> inlined;
+  std::vector<SourceLine> called_at;  ///< Where each of those is called.
   std::string file;
   int line = 0;
   std::string note;  ///< Why nothing more is known.

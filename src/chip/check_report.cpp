@@ -1,0 +1,228 @@
+// The words of checking mode's reports.
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <span>
+
+#include "chip/check_session.hpp"
+#include "os/procfs.hpp"
+#include "trace/maps_parser.hpp"
+#include "trace/symboliser.hpp"
+
+namespace strata::chip {
+namespace {
+
+using namespace std::string_view_literals;
+
+std::string times(std::uint64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+/// This process as a crash that has not happened: what the symboliser takes.
+std::vector<trace::StackFrame> symbolised(const std::vector<std::uintptr_t>& addresses,
+                                          bool return_addresses) {
+  constexpr auto kDeleted = " (deleted)"sv;
+  trace::CrashReport report;
+  const std::string maps = os::read_small_file("/proc/self/maps").value_or("");
+  trace::MapsParser parser(maps);
+  while (const auto line = parser.next()) {
+    const bool deleted = line->path.ends_with(kDeleted);
+    std::string_view path = line->path;
+    if (deleted) path.remove_suffix(kDeleted.size());
+    report.maps.push_back({.begin = line->begin,
+                           .end = line->end,
+                           .file_offset = line->file_offset,
+                           .inode = line->inode,
+                           .readable = line->readable,
+                           .executable = line->executable,
+                           .deleted = deleted,
+                           .path = std::string(path)});
+  }
+  // The first frame of a crash is where it was, those behind it are return addresses.
+  if (return_addresses) report.frames.push_back(0);
+  report.frames.insert(report.frames.end(), addresses.begin(), addresses.end());
+  std::vector<trace::StackFrame> frames = trace::symbolise(report);
+  if (return_addresses) frames.erase(frames.begin());
+  return frames;
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string line_text(const std::string& file, int line) {
+  return fmt::format("{}:{}", file, line);
+}
+
+/// Of the compiler and its libraries: what is inlined from there is told by who calls it.
+bool is_system_header(const std::string& file) { return file.starts_with("/usr/"); }
+
+const std::string& place_text(const CodePlace& place) { return place.lines[place.own]; }
+
+const char* lane_name(ClusterLane lane) {
+  constexpr std::array kNames = {"AIC", "AIV 0", "AIV 1"};
+  return kNames[static_cast<std::size_t>(lane)];
+}
+
+std::string task_text(TaskId task, const std::string& name) {
+  const std::string number = fmt::format("task {}", task.number());
+  return name.empty() ? number : fmt::format("{} '{}'", number, name);
+}
+
+/// What is wrong, and where that is among the arguments.
+std::string fault_text(const Violation& violation) {
+  const CheckedRegions& regions = *violation.regions;
+  constexpr std::uint64_t kFar = std::uint64_t{1} << 24;
+  const bool far = regions.empty() || regions[violation.nearest].distance(violation.address) > kFar;
+  const std::string where =
+      far ? "near no tensor argument of the task"
+          : regions[violation.nearest].where(violation.address,
+                                             fmt::format("tensor {}", violation.nearest));
+  switch (violation.fault) {
+    case Fault::store_to_input:
+      return where + ", which the task only reads";
+    case Fault::load_before_store:
+      return where + ", before this task has written it";
+    case Fault::shared_state: {
+      const std::string variable = variable_at(violation.address);
+      return fmt::format("{}, which all cores share and no task has declared",
+                         variable.empty() ? "a global variable" : "variable " + variable);
+    }
+    case Fault::constant:
+      return "a constant of the program";
+    case Fault::undeclared:
+      return where;
+  }
+  return where;
+}
+
+}  // namespace
+
+std::vector<CodePlace> code_places(const std::vector<std::uintptr_t>& addresses) {
+  std::vector<CodePlace> places;
+  places.reserve(addresses.size());
+  for (const trace::StackFrame& frame : symbolised(addresses, /*return_addresses=*/true)) {
+    CodePlace place;
+    place.module = frame.module;
+    if (frame.file.empty()) {
+      place.lines.push_back(fmt::format("{}+{:#x}{}", file_name(frame.module), frame.offset,
+                                        frame.note.empty() ? "" : " [" + frame.note + "]"));
+      places.push_back(std::move(place));
+      continue;
+    }
+    place.lines.push_back(line_text(frame.file, frame.line));
+    bool found = !is_system_header(frame.file);
+    for (const trace::SourceLine& call : frame.called_at) {
+      if (call.line == 0) continue;
+      place.lines.push_back(line_text(call.file, call.line));
+      if (found || is_system_header(call.file)) continue;
+      found = true;
+      place.own = place.lines.size() - 1;
+    }
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+std::string variable_at(std::uintptr_t address) {
+  const trace::StackFrame frame = symbolised({address}, /*return_addresses=*/false).front();
+  if (frame.function.empty()) return "";
+  return fmt::format("'{}' of {}", frame.function, file_name(frame.module));
+}
+
+/// Whose bytes they are, if they are declared by another task.
+std::string CheckSession::Impl::owner_text(const Violation& violation) const {
+  if (violation.fault != Fault::undeclared) return "";
+  const BufferId buffer =
+      violation.regions->empty() ? BufferId{} : (*violation.regions)[violation.nearest].buffer();
+  for (auto owner = owners_.rbegin(); owner != owners_.rend(); ++owner) {
+    for (std::size_t i = 0; i < owner->regions->size(); ++i) {
+      const CheckedRegion& region = (*owner->regions)[i];
+      if (!region.run_at(violation.address)) continue;
+      return fmt::format(
+          "\n     it is {}{}",
+          region.where(violation.address,
+                       fmt::format("tensor {} of {},", i, task_text(owner->task, owner->name))),
+          region.buffer() == buffer ? ": a neighbour in the same buffer" : "");
+    }
+  }
+  return "";
+}
+
+std::string CheckSession::Impl::violation_text(const Violation& violation,
+                                               std::span<const CodePlace> places) const {
+  std::string text = fmt::format(
+      "{}: kernel '{}' {} {} at {:#x}\n     {}{}\n     in {}, block {} of {}, on core {} "
+      "(cluster {}, {})",
+      place_text(places.front()), violation.kernel,
+      violation.access == CheckedAccess::load ? "reads" : "writes",
+      times(violation.bytes, "byte", "bytes"), violation.address, fault_text(violation),
+      owner_text(violation), task_text(violation.task, violation.task_name), violation.block,
+      violation.blocks, violation.core, violation.cluster, lane_name(violation.lane));
+  if (violation.count > 1) text += fmt::format("; {} times in all", violation.count);
+  // How the kernel came there, if it was not in its own function.
+  const auto tell = [&](const CodePlace& place, std::size_t first) {
+    for (std::size_t i = first; i < place.lines.size(); ++i)
+      text += fmt::format("\n     called at {}", place.lines[i]);
+  };
+  tell(places.front(), places.front().own + 1);
+  for (const CodePlace& place : places.subspan(1)) {
+    if (place.module != places.front().module) break;
+    tell(place, place.own);
+  }
+  return text;
+}
+
+/// One for each line and argument, with where its frames are.
+std::vector<CheckSession::Impl::Told> CheckSession::Impl::by_line() const {
+  std::vector<std::uintptr_t> addresses;
+  for (const Key& key : order_) {
+    const auto& stack = violations_.at(key).stack;
+    addresses.insert(addresses.end(), stack.begin(), stack.end());
+  }
+  const std::vector<CodePlace> places = code_places(addresses);
+  std::vector<Told> told;
+  std::map<std::tuple<std::string, std::string, CheckedAccess, Fault, std::size_t>, std::size_t>
+      known;
+  auto next = places.begin();
+  for (const Key& key : order_) {
+    const Violation& violation = violations_.at(key);
+    const auto first = next;
+    next += static_cast<std::ptrdiff_t>(violation.stack.size());
+    const auto [found, is_new] =
+        known.try_emplace({violation.kernel, place_text(*first), violation.access, violation.fault,
+                           violation.nearest},
+                          told.size());
+    if (is_new) {
+      told.push_back({violation, {first, next}});
+    } else {
+      told[found->second].violation.count += violation.count;
+    }
+  }
+  return told;
+}
+
+std::string CheckSession::Impl::report() const {
+  const std::lock_guard lock(mutex_);
+  if (violations_.empty()) return "";
+  std::string text =
+      fmt::format("chip program '{}' touched what it had not declared, {}:", program_.name,
+                  times(total_, "time", "times"));
+  std::size_t number = 0;
+  for (const Told& told : by_line()) {
+    text += fmt::format("\n  {}. {}", ++number, violation_text(told.violation, told.places));
+  }
+  if (unlisted_ > 0) {
+    text += fmt::format("\n  and {} at further places, which are not listed",
+                        times(unlisted_, "time", "times"));
+  }
+  text +=
+      "\n  Declare what the kernel touches (a tensor of its own, another access mode), or correct "
+      "its index.";
+  if (!program_.unseen.empty()) {
+    text += fmt::format("\n  Not looked into, since they were not compiled for it: {}",
+                        fmt::join(program_.unseen, ", "));
+  }
+  return text;
+}
+
+}  // namespace strata::chip

@@ -12,7 +12,8 @@ install(TARGETS strata EXPORT StrataTargets
 set_target_properties(strata_worker PROPERTIES EXPORT_NAME strata-worker)
 install(TARGETS strata_worker EXPORT StrataTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET strata_cli)
-  install(TARGETS strata_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(strata_cli PROPERTIES EXPORT_NAME strata-cli)
+  install(TARGETS strata_cli EXPORT StrataTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(EXPORT StrataTargets NAMESPACE Strata:: DESTINATION ${strata_package_dir})
 
@@ -23,6 +24,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/StrataConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/StrataConfig.cmake
               ${PROJECT_BINARY_DIR}/StrataConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/StrataChipProgram.cmake
         DESTINATION ${strata_package_dir})
 
 # pkg-config finds the prefix from where the file lies, so that the tree can be moved; an absolute

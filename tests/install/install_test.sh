@@ -23,6 +23,11 @@ mv "$work/first" "$work/prefix"
   -DCONSUMER_INCLUDE="$work" >/dev/null
 "$cmake" --build "$work/cmake"
 "$work/cmake/consumer"
+# The chip program has been built, and is not built again.
+test -f "$work/cmake/consumer.strata"
+cp -p "$work/cmake/consumer.strata" "$work/consumer.strata"
+"$cmake" --build "$work/cmake"
+test ! "$work/cmake/consumer.strata" -nt "$work/consumer.strata"
 unset STRATA_WORKER_PROGRAM
 "$work/cmake/this_program"
 "$work/cmake/with_library" "$work/prefix/bin/strata-worker" by_package

@@ -1,0 +1,3 @@
+#include <strata/kernel.hpp>
+
+STRATA_KERNEL(add_one) { kernel.data<float>(0)[0] += 1; }

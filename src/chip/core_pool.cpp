@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "chip/check.hpp"
 #include "chip/core_pool_impl.hpp"
 #include "chip/core_text.hpp"
 #include "chip/kernel_services.hpp"
@@ -248,9 +249,12 @@ std::exception_ptr CorePool::Impl::execute(Runner& runner, Place& place) {
   if (job.context->cancelled()) {
     return std::make_exception_ptr(Cancelled("the run was cancelled before the kernel began"));
   }
-  const KernelEntry& kernel = kernel_of(place);
+  const KernelEntry& entry = kernel_of(place);
   try {
-    kernel.function(Kernel(place));
+    const Kernel kernel(place);
+    const CheckedBlock checked(check_.load(std::memory_order_relaxed), *job.context, job.launch,
+                               entry, kernel);
+    entry.function(kernel);
     return nullptr;
   } catch (...) {
     return kernel_error(place, std::current_exception());

@@ -67,9 +67,10 @@ class CorePool::Impl {
   [[nodiscard]] bool exploring() const noexcept {
     return exploring_.load(std::memory_order_relaxed);
   }
-  /// Exploring: the parts of sleep(), for a lane that sleeps elsewhere in between.
+  /// Exploring: the parts of sleep(), for a lane that sleeps elsewhere in between: until what it
+  /// waits for has come.
   void stand(Runner& runner) { explorer_->stand(runner); }
-  void await_turn(Runner& runner) { explorer_->await_turn(runner); }
+  void await_turn(Runner& runner);
   /// Whether a CPU is free for a thread that spins.
   [[nodiscard]] bool may_spin() const noexcept;
   [[nodiscard]] ipc::SpinnerBudget* budget() const noexcept { return options_.budget; }

@@ -293,6 +293,11 @@ void CorePool::Impl::leave_wait(Runner& /*runner*/) noexcept {
   add_to(awake_, 1);
 }
 
+void CorePool::Impl::await_turn(Runner& runner) {
+  runner.stirred.store(true, std::memory_order_relaxed);
+  explorer_->await_turn(runner);
+}
+
 void CorePool::Impl::sleep(Runner& runner) {
   if (!exploring()) {
     runner.parker.park();

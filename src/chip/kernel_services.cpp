@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "chip/check.hpp"
 #include "chip/core_pool_impl.hpp"
 #include "chip/core_text.hpp"
 #include "os/cpu.hpp"
@@ -49,16 +50,18 @@ Place& place_of(const KernelBlock& block) noexcept {
   throw KernelMisuse(fmt::format("{}: {}", block_text(place), text));
 }
 
-/// Throws if what the lane waits for is of no use any more.
-void check_wanted(const Place& place) {
+/// Why what the lane waits for is of no use any more; null if it is of use.
+const char* why_unwanted(const Place& place) noexcept {
   // Sequentially consistent: of a wait that begins and a CorePool::wake_waits() that follows a
   // cancellation, either this sees the cancellation or that sees the lane, which it wakes.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (place.job->failed.load(std::memory_order_acquire)) {
-    throw Cancelled(block_text(place) + ": another lane of the task has failed");
-  }
-  if (place.job->context->cancelled()) {
-    throw Cancelled(block_text(place) + ": the run was cancelled");
+  if (place.job->failed.load(std::memory_order_acquire)) return "another lane of the task failed";
+  return place.job->context->cancelled() ? "the run was cancelled" : nullptr;
+}
+
+void check_wanted(const Place& place) {
+  if (const char* const why = why_unwanted(place)) {
+    throw Cancelled(fmt::format("{} waited, and gave up: {}", block_text(place), why));
   }
 }
 
@@ -282,6 +285,7 @@ void push(const KernelBlock& kernel, unsigned index, const void* data, std::size
     message = &pipe.messages[(pipe.first + pipe.count) % kPipeDepth];
     return true;
   });
+  check_service_access(CheckedAccess::load, data, bytes, __builtin_return_address(0));
   // Without the mutex: until it is counted the message is this lane's.
   const auto* const begin = static_cast<const std::byte*>(data);
   message->assign(begin, begin + bytes);
@@ -304,6 +308,7 @@ void pop(const KernelBlock& kernel, unsigned index, void* data, std::size_t byte
     fail_misuse(place, fmt::format("it pops {} bytes from pipe {}, and the message there has {}",
                                    bytes, index, message->size()));
   }
+  check_service_access(CheckedAccess::store, data, bytes, __builtin_return_address(0));
   if (bytes != 0) std::memcpy(data, message->data(), bytes);
   const std::lock_guard lock(place.mixed->mutex);
   pipe.first = (pipe.first + 1) % kPipeDepth;
@@ -441,14 +446,16 @@ void wait_signal(const KernelBlock& kernel, Signal* signal, Compare compare, std
     std::atomic<std::uint32_t>& count;
   };
   const Counted counted(word_of(signal->waiters));
-  if (exploring) pool.stand(waiting.runner());
-  for (;;) {
-    const std::uint32_t seen = word.load(std::memory_order_seq_cst);
-    if (holds(seen, compare, value)) break;
+  while (!come()) {
     check_wanted(place);
-    (void)os::futex_wait_shared(word, seen, os::Deadline::after(kSignalLook));
+    if (exploring) pool.stand(waiting.runner());
+    for (;;) {
+      const std::uint32_t seen = word.load(std::memory_order_seq_cst);
+      if (holds(seen, compare, value) || why_unwanted(place) != nullptr) break;
+      (void)os::futex_wait_shared(word, seen, os::Deadline::after(kSignalLook));
+    }
+    if (exploring) pool.await_turn(waiting.runner());
   }
-  if (exploring) pool.await_turn(waiting.runner());
 }
 
 // ---- Else ---------------------------------------------------------------------------------------

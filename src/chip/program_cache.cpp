@@ -148,7 +148,8 @@ fs::path ProgramCache::default_folder() {
   return {};
 }
 
-ProgramCache::ProgramCache(fs::path folder) : folder_(fs::absolute(folder).lexically_normal()) {
+ProgramCache::ProgramCache(const fs::path& folder)
+    : folder_(fs::absolute(folder).lexically_normal()) {
   for (const char* const name : {"index", "objects", "programs", "work"}) {
     std::error_code failed;
     fs::create_directories(folder_ / name, failed);

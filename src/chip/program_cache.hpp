@@ -77,7 +77,7 @@ struct CacheEntry {
 class ProgramCache {
  public:
   /// Makes the folders. Throws SystemError.
-  explicit ProgramCache(std::filesystem::path folder);
+  explicit ProgramCache(const std::filesystem::path& folder);
   /// STRATA_CACHE, else strata/ in XDG_CACHE_HOME or ~/.cache; empty if there is none of these.
   [[nodiscard]] static std::filesystem::path default_folder();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -51,13 +52,12 @@ Words files_of_rule(std::string_view rule) {
   for (std::size_t i = 0; i < rule.size(); ++i) {
     const char c = rule[i];
     const char next = i + 1 < rule.size() ? rule[i + 1] : '\0';
-    if (c == '\\' && (next == ' ' || next == '#' || next == '\\')) {
+    const bool escaped = c == '\\' && (next == ' ' || next == '#' || next == '\\');
+    if (escaped || (c == '$' && next == '$')) {
       file += rule[++i];
     } else if (c == '\\' && next == '\n') {
       ++i;
       finish();
-    } else if (c == '$' && next == '$') {
-      file += rule[++i];
     } else if (c == ' ' || c == '\n') {
       finish();
     } else {
@@ -257,16 +257,19 @@ bool is_seen(std::string_view symbol) {
   static constexpr std::string_view kPrefixes[] = {
       "strata_",     "__asan_", "__tsan_", "__cxa_", "_Unwind_", "__gxx_personality",
       "__stack_chk", "_ZTV",    "_ZTI",    "_ZTS",   "__ubsan_"};
-  static const std::set<std::string_view> kNames = {
+  static constexpr std::string_view kNames[] = {
       "_GLOBAL_OFFSET_TABLE_", "__tls_get_addr", "__dso_handle", "abort",
       "_ZSt9terminatev",       "memcpy",         "memmove",      "memset"};
-  static const std::set<std::string_view> kMath = {
+  static constexpr std::string_view kMath[] = {
       "acos",      "acosh",     "asin", "asinh",     "atan",  "atan2", "atanh",  "cbrt",  "ceil",
       "copysign",  "cos",       "cosh", "erf",       "erfc",  "exp",   "exp2",   "expm1", "fabs",
       "fdim",      "floor",     "fma",  "fmax",      "fmin",  "fmod",  "hypot",  "ldexp", "lgamma",
       "llrint",    "llround",   "log",  "log10",     "log1p", "log2",  "logb",   "lrint", "lround",
       "nearbyint", "nextafter", "pow",  "remainder", "rint",  "round", "scalbn", "sin",   "sinh",
       "sqrt",      "tan",       "tanh", "tgamma",    "trunc"};
+  const auto is_in = [](const auto& names, std::string_view name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
   for (const std::string_view prefix : kPrefixes) {
     if (symbol.starts_with(prefix)) return true;
   }
@@ -275,9 +278,9 @@ bool is_seen(std::string_view symbol) {
   for (const std::string_view prefix : {"_Znw", "_Zna", "_Zdl", "_Zda"}) {
     if (symbol.starts_with(prefix)) return true;
   }
-  if (kNames.contains(symbol) || kMath.contains(symbol)) return true;
+  if (is_in(kNames, symbol) || is_in(kMath, symbol)) return true;
   const bool has_suffix = symbol.ends_with('f') || symbol.ends_with('l');
-  return has_suffix && kMath.contains(symbol.substr(0, symbol.size() - 1));
+  return has_suffix && is_in(kMath, symbol.substr(0, symbol.size() - 1));
 }
 
 }  // namespace

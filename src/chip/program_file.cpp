@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::string_view kSection = ".strata.program";
 constexpr std::string_view kMagic("STRATAP\1", 8);
+constexpr std::int64_t kMaxFileBytes = std::int64_t{4} << 30;
 constexpr std::size_t kHashOffset = offsetof(ProgramHeader, hash_high);
 constexpr std::size_t kHashBytes = sizeof(ProgramHeader) - kHashOffset;
 
@@ -235,6 +236,9 @@ std::string read_program_file(const std::filesystem::path& path) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) refuse_errno("it can't be read");
   if (!S_ISREG(status.st_mode)) refuse(ErrorCode::bad_program_file, name, "it is not a file");
+  if (status.st_size > kMaxFileBytes) {
+    refuse(ErrorCode::bad_program_file, name, "it is too large to be a chip program");
+  }
   std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t done = 0;
   while (done < bytes.size()) {

@@ -18,7 +18,7 @@ using chip::StrictObject;
 /// A source that the file names, and which must be there.
 fs::path source_at(const fs::path& folder, const std::string& text, const StrictObject& object,
                    std::string_view field) {
-  const fs::path path = (folder / text).lexically_normal();
+  fs::path path = (folder / text).lexically_normal();
   std::error_code failed;
   if (!fs::is_regular_file(path, failed)) {
     object.refuse(field, fmt::format("names a file that is not there: {}", path.string()));

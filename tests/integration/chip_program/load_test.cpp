@@ -1,21 +1,36 @@
-// Program::load(): what comes in, what stays apart, and what goes.
+// LoadedProgram::load(): what comes in, what stays apart, and what goes.
 #include <elf.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 
 #include "chip/program.hpp"
 #include "chip/program_file.hpp"
 #include "program_folder.hpp"
+#include "support/program.hpp"
 
 namespace strata::test {
 namespace {
 
 namespace fs = std::filesystem;
-using chip::Program;
+using LoadedProgram = chip::Program;
 using testing::AllOf;
 using testing::HasSubstr;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#else
+constexpr bool kSanitized = false;
+#endif
 
 /// A folder, and its cache as that of this process.
 class ChipProgramLoad : public testing::Test {
@@ -28,7 +43,7 @@ class ChipProgramLoad : public testing::Test {
   Failure fails_to_read(const std::string& bytes) {
     const auto file = folder_.write("file.strata", bytes);
     const Failure read = failure_of([&] { (void)ChipProgramInfo::read(file); });
-    const Failure load = failure_of([&] { (void)Program::load(file); });
+    const Failure load = failure_of([&] { (void)LoadedProgram::load(file); });
     EXPECT_EQ(read.code, load.code);
     EXPECT_EQ(read.text, load.text);
     EXPECT_THAT(read.text, HasSubstr("file.strata"));
@@ -57,7 +72,7 @@ TEST_F(ChipProgramLoad, KernelsWithTheSameNamesStayApart) {
                                    factor),
                        "entry");
   }
-  const auto program = Program::load(folder_.build());
+  const auto program = LoadedProgram::load(folder_.build());
   const auto& kernels = program->kernels().kernels;
   ASSERT_EQ(kernels.size(), 2U);
   EXPECT_EQ(kernels[0].name, "by_2");
@@ -78,7 +93,7 @@ TEST_F(ChipProgramLoad, KernelsOfTheSecondCompilerStayApartToo) {
                     adds("entry", "value()")),
         "entry");
   }
-  const auto program = Program::load(folder_.build());
+  const auto program = LoadedProgram::load(folder_.build());
   const auto& kernels = program->kernels().kernels;
   EXPECT_EQ(call(kernels[0].function, 5), 6);
   EXPECT_EQ(call(kernels[1].function, 5), 7);
@@ -89,7 +104,7 @@ TEST_F(ChipProgramLoad, AKernelMayThrow) {
   folder_.add_kernel("throws",
                      "#include <stdexcept>\n"
                      "STRATA_KERNEL(throws) { throw std::runtime_error(\"mine\"); }");
-  const auto program = Program::load(folder_.build());
+  const auto program = LoadedProgram::load(folder_.build());
   try {
     (void)call(program->kernels().kernels[0].function, 1);
     FAIL() << "it did not throw";
@@ -107,13 +122,13 @@ TEST_F(ChipProgramLoad, IsUnloadedWithTheLastWhoHoldsIt) {
                 "template <class T> T& value() { static T x{1}; return x; }\n"
                 "STRATA_CHIP_ORCHESTRATION(program) { value<int>() += 1; }\n");
   const fs::path file = folder_.build();
-  auto program = Program::load(file);
+  auto program = LoadedProgram::load(file);
   const auto second = program;
   program.reset();
   EXPECT_TRUE(is_mapped(file.string()));
   EXPECT_EQ(call(second->kernels().kernels[0].function, 1), 2);
-  auto third = Program::load(file);
-  const_cast<std::shared_ptr<const Program>&>(second).reset();
+  auto third = LoadedProgram::load(file);
+  const_cast<std::shared_ptr<const LoadedProgram>&>(second).reset();
   EXPECT_TRUE(is_mapped(file.string()));
   third.reset();
   EXPECT_FALSE(is_mapped(file.string()));
@@ -122,9 +137,9 @@ TEST_F(ChipProgramLoad, IsUnloadedWithTheLastWhoHoldsIt) {
 TEST_F(ChipProgramLoad, AFileThatWasBuiltAnewIsTheNewProgramThoughTheOldIsStillLoaded) {
   folder_.options.output = folder_.path() / "x.strata";
   folder_.add_kernel("add", adds("add", "1"));
-  const auto old_program = Program::load(folder_.build());
+  const auto old_program = LoadedProgram::load(folder_.build());
   folder_.write("add.cpp", "#include <strata/kernel.hpp>\n" + adds("add", "2"));
-  const auto new_program = Program::load(folder_.build());
+  const auto new_program = LoadedProgram::load(folder_.build());
   EXPECT_EQ(call(old_program->kernels().kernels[0].function, 5), 6);
   EXPECT_EQ(call(new_program->kernels().kernels[0].function, 5), 7);
 
@@ -134,7 +149,7 @@ TEST_F(ChipProgramLoad, AFileThatWasBuiltAnewIsTheNewProgramThoughTheOldIsStillL
   folder_.options.output = folder_.path() / "y.strata";
   (void)folder_.build();
   folder_.write("x.strata", bytes_of(folder_.path() / "y.strata"));
-  const auto third_program = Program::load(folder_.path() / "x.strata");
+  const auto third_program = LoadedProgram::load(folder_.path() / "x.strata");
   EXPECT_EQ(call(third_program->kernels().kernels[0].function, 5), 8);
   EXPECT_EQ(call(new_program->kernels().kernels[0].function, 5), 7);
 }
@@ -144,11 +159,11 @@ TEST_F(ChipProgramLoad, LoadsWhereTheCacheCanNotBeUsed) {
   folder_.add_kernel("add", adds("add", "1"));
   (void)folder_.build();
   ::setenv("STRATA_CACHE", "/proc/no/such/folder", 1);
-  auto program = Program::load(folder_.options.output);
+  auto program = LoadedProgram::load(folder_.options.output);
   EXPECT_EQ(call(program->kernels().kernels[0].function, 5), 6);
   folder_.write("add.cpp", "#include <strata/kernel.hpp>\n" + adds("add", "2"));
   (void)folder_.build();
-  const auto second = Program::load(folder_.options.output);
+  const auto second = LoadedProgram::load(folder_.options.output);
   EXPECT_EQ(call(second->kernels().kernels[0].function, 5), 7);
   EXPECT_TRUE(is_mapped("memfd:program"));
   program.reset();
@@ -159,20 +174,13 @@ TEST_F(ChipProgramLoad, WhatIsMissingAtLoadingIsNamed) {
   folder_.add_kernel(
       "add", "extern \"C\" float nowhere_to_be_found();\n" + adds("add", "nowhere_to_be_found()"));
   const fs::path file = folder_.build();
-  const Failure failure = failure_of([&] { (void)Program::load(file); });
+  const Failure failure = failure_of([&] { (void)LoadedProgram::load(file); });
   EXPECT_EQ(failure.code, ErrorCode::bad_program_file);
   EXPECT_THAT(failure.text, AllOf(HasSubstr("nowhere_to_be_found"), HasSubstr(file.string())));
 }
 
 TEST_F(ChipProgramLoad, ASanitizersProgramIsRefusedWhereItsRuntimeIsNot) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "this process has a sanitizer's runtime";
-#endif
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "this process has a sanitizer's runtime";
-#endif
-#endif
+  if (kSanitized) GTEST_SKIP() << "this process has a sanitizer's runtime";
   folder_.add_kernel("add", adds("add", "1"));
   for (const auto sanitizer : {ProgramSanitizer::address, ProgramSanitizer::thread}) {
     folder_.options.sanitizer = sanitizer;
@@ -180,10 +188,42 @@ TEST_F(ChipProgramLoad, ASanitizersProgramIsRefusedWhereItsRuntimeIsNot) {
     const ChipProgramInfo info = ChipProgramInfo::read(file);
     EXPECT_EQ(info.sanitizer, sanitizer);
     EXPECT_TRUE(fs::exists(info.sanitizer_runtime)) << info.sanitizer_runtime;
-    const Failure failure = failure_of([&] { (void)Program::load(file); });
+    const Failure failure = failure_of([&] { (void)LoadedProgram::load(file); });
     EXPECT_EQ(failure.code, ErrorCode::foreign_program);
     EXPECT_THAT(failure.text, HasSubstr("LD_PRELOAD=" + info.sanitizer_runtime));
   }
+}
+
+/// Run by the next test in a process that has the sanitizer's runtime.
+TEST(ChipProgramSanitized, DISABLED_RunsOnPastTheEnd) {
+  const auto program = LoadedProgram::load(std::getenv("STRATA_TEST_PROGRAM"));
+  std::printf("loaded\n");
+  std::fflush(stdout);
+  (void)call(program->kernels().kernels[0].function, 1);
+}
+
+TEST_F(ChipProgramLoad, AnAddressSanitizersProgramFindsFaultsWhereItsRuntimeIs) {
+  folder_.add_kernel("past_the_end",
+                     "STRATA_KERNEL(past_the_end) {\n"
+                     "  volatile float* const memory = new float[kernel.tensor_count()];\n"
+                     "  memory[kernel.tensor_count()] = 1;\n"
+                     "  delete[] memory;\n}");
+  if (kSanitized) GTEST_SKIP() << "this process has a sanitizer's runtime";
+  folder_.options.sanitizer = ProgramSanitizer::address;
+  const fs::path file = folder_.build();
+  const std::string runtime = ChipProgramInfo::read(file).sanitizer_runtime;
+  if (runtime.empty()) GTEST_SKIP() << "the compiler has no runtime of this sanitizer";
+  Program run(fs::read_symlink("/proc/self/exe").string(),
+              {"--gtest_also_run_disabled_tests", "--gtest_filter=*RunsOnPastTheEnd"},
+              {{"LD_PRELOAD", runtime},
+               {"STRATA_TEST_PROGRAM", file.string()},
+               {"ASAN_OPTIONS", "detect_leaks=0"}});
+  const auto end = run.end(std::chrono::seconds(60));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_NE(*end, ProgramEnd{.exit_code = 0});
+  EXPECT_THAT(run.output(), HasSubstr("loaded"));
+  EXPECT_THAT(run.errors(),
+              AllOf(HasSubstr("heap-buffer-overflow"), HasSubstr("past_the_end.cpp:4")));
 }
 
 TEST_F(ChipProgramLoad, FilesThatAreNoneAreRefusedWithTheReason) {

@@ -64,6 +64,7 @@ std::optional<ProcessInfo> parse_stat(std::string_view text) {
   // proc(5) counts fields from 1, and the first one here, the state, is its third.
   const auto field = [&](std::size_t n) { return fields[n - 3]; };
   constexpr std::size_t kLast = 22;
+  constexpr std::size_t kExitCode = 52;
   if (fields.size() < kLast - 2) return std::nullopt;
   const auto count = [&](std::size_t n) { return number<std::uint64_t>(field(n)).value_or(0); };
   return ProcessInfo{
@@ -75,6 +76,7 @@ std::optional<ProcessInfo> parse_stat(std::string_view text) {
       .cpu_ticks = count(14) + count(15),
       .comm = std::string(text.substr(open + 1, close - open - 1)),
       .threads = number<int>(field(20)).value_or(0),
+      .exit_status = kExitCode - 2 <= fields.size() ? number<int>(field(kExitCode)).value_or(0) : 0,
   };
 }
 
@@ -110,6 +112,8 @@ std::optional<std::string> read_small_file(const std::string& path) {
     }
   }
 }
+
+std::optional<ProcessInfo> parse_process(const std::string& text) { return parse_stat(text); }
 
 std::optional<ProcessInfo> read_process(pid_t pid) {
   const auto text = read_small_file(path_of(pid, "stat"));

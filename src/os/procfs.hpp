@@ -25,9 +25,13 @@ struct ProcessInfo {
   std::uint64_t cpu_ticks = 0;   ///< User and kernel, in clock ticks.
   std::string comm = {};         ///< Name of the program, 15 bytes of it.
   int threads = 0;
+  int exit_status = 0;  ///< Of a zombie, as waitpid() has it; 0 where that is not told.
 };
 /// Nothing if there is no such process. A zombie still is one.
 [[nodiscard]] std::optional<ProcessInfo> read_process(pid_t pid);
+
+/// From the text of a file /proc/PID/stat, or of a thread's, /proc/PID/task/TID/stat.
+[[nodiscard]] std::optional<ProcessInfo> parse_process(const std::string& text);
 
 /// All processes.
 [[nodiscard]] std::vector<ProcessInfo> all_processes();

@@ -41,6 +41,15 @@ std::optional<Libdw> load() {
   find(functions.formudata, "dwarf_formudata");
   find(functions.getsrcfiles, "dwarf_getsrcfiles");
   find(functions.filesrc, "dwarf_filesrc");
+  find(functions.linux_proc_report, "dwfl_linux_proc_report");
+  find(functions.linux_proc_find_elf, "dwfl_linux_proc_find_elf");
+  find(functions.attach_state, "dwfl_attach_state");
+  find(functions.getthread_frames, "dwfl_getthread_frames");
+  find(functions.frame_pc, "dwfl_frame_pc");
+  find(functions.thread_state_registers, "dwfl_thread_state_registers");
+  find(functions.thread_state_register_pc, "dwfl_thread_state_register_pc");
+  find(functions.addrmodule, "dwfl_addrmodule");
+  find(functions.module_info, "dwfl_module_info");
   if (!complete) return std::nullopt;
   return functions;
 }

@@ -39,6 +39,16 @@ struct Libdw {
   decltype(&dwarf_formudata) formudata;
   decltype(&dwarf_getsrcfiles) getsrcfiles;
   decltype(&dwarf_filesrc) filesrc;
+  // Live processes: what they have mapped, and the frames of their threads.
+  decltype(&dwfl_linux_proc_report) linux_proc_report;
+  decltype(&dwfl_linux_proc_find_elf) linux_proc_find_elf;
+  decltype(&dwfl_attach_state) attach_state;
+  decltype(&dwfl_getthread_frames) getthread_frames;
+  decltype(&dwfl_frame_pc) frame_pc;
+  decltype(&dwfl_thread_state_registers) thread_state_registers;
+  decltype(&dwfl_thread_state_register_pc) thread_state_register_pc;
+  decltype(&dwfl_addrmodule) addrmodule;
+  decltype(&dwfl_module_info) module_info;
 };
 
 }  // namespace strata::trace

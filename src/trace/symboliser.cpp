@@ -1,27 +1,18 @@
 #include "trace/symboliser.hpp"
 
-#include <cxxabi.h>
-#include <dwarf.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "trace/libdw.hpp"
+#include "trace/module_symbols.hpp"
 
 namespace strata::trace {
 namespace {
-
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> plain(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return status == 0 ? plain.get() : name;
-}
 
 /// A file that the process had loaded, as far as its mappings tell.
 struct Place {
@@ -48,13 +39,6 @@ Place place_of(const std::vector<MappedRange>& maps, std::uint64_t address) {
   return place;
 }
 
-std::string hex(const unsigned char* bytes, int count) {
-  std::string text;
-  for (int i = 0; i < count; ++i)
-    text += fmt::format("{:02x}", bytes[i]);
-  return text;
-}
-
 /// One session with libdw: the files of one crash.
 class Session {
  public:
@@ -70,24 +54,13 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  void fill_in(StackFrame& frame, const Place& place, bool is_return_address) {
+  void fill_in(StackFrame& frame, const Place& place, AddressKind kind) {
     const Module& module = module_of(place, frame.build_id);
     frame.note = module.note;
     if (module.module == nullptr) return;
     if (frame.build_id.empty()) frame.build_id = module.build_id;
     frame.offset = frame.address - module.bias;
-    // The instruction before a return address is the call.
-    const GElf_Addr address = is_return_address ? frame.address - 1 : frame.address;
-    GElf_Off distance = 0;
-    GElf_Sym symbol;
-    if (const char* name = libdw_.module_addrinfo(module.module, address, &distance, &symbol,
-                                                  nullptr, nullptr, nullptr)) {
-      frame.function = demangled(name);
-    }
-    if (const Unit unit = unit_at(module.module, address); unit.die != nullptr) {
-      find_line(frame, unit);
-      find_inlined(frame, unit);
-    }
+    add_names(libdw_, module.module, kind, Detail::all, frame);
   }
 
  private:
@@ -118,10 +91,7 @@ class Session {
     if (reported == nullptr || libdw_.module_getelf(reported, &module.bias) == nullptr) {
       return {.note = "the file is not one that can be loaded any more"};
     }
-    const unsigned char* bytes = nullptr;
-    GElf_Addr where = 0;
-    const int count = libdw_.module_build_id(reported, &bytes, &where);
-    if (count > 0) module.build_id = hex(bytes, count);
+    module.build_id = build_id_of(libdw_, reported);
     // What the process had in memory decides; where that is not known, whether its file was gone.
     const bool other = build_id.empty() ? place.deleted : build_id != module.build_id;
     if (other) return {.note = "the file has been replaced since it was loaded"};
@@ -129,90 +99,11 @@ class Session {
     return module;
   }
 
-  /// What was compiled as one, and an address as it is called there.
-  struct Unit {
-    Dwarf_Die* die = nullptr;
-    Dwarf_Addr address = 0;
-  };
-
-  Unit unit_at(Dwfl_Module* module, GElf_Addr address) {
-    Dwarf_Addr bias = 0;
-    if (Dwarf_Die* const die = libdw_.module_addrdie(module, address, &bias)) {
-      return {die, address - bias};
-    }
-    // clang makes no table of addresses, so all are asked.
-    Dwarf_Die* die = nullptr;
-    while ((die = libdw_.module_nextcu(module, die, &bias)) != nullptr) {
-      if (libdw_.haspc(die, address - bias) > 0) return {die, address - bias};
-    }
-    return {};
-  }
-
-  void find_line(StackFrame& frame, const Unit& unit) {
-    Dwarf_Line* const line = libdw_.getsrc_die(unit.die, unit.address);
-    if (line == nullptr) return;
-    const char* const file = libdw_.linesrc(line, nullptr, nullptr);
-    if (file == nullptr) return;
-    frame.file = file;
-    (void)libdw_.lineno(line, &frame.line);
-  }
-
-  /// Functions that the compiler has inlined around an address, innermost first.
-  void find_inlined(StackFrame& frame, const Unit& unit) {
-    using Scopes = std::unique_ptr<Dwarf_Die, decltype(&std::free)>;
-    Dwarf_Die* innermost = nullptr;
-    const int found = libdw_.getscopes(unit.die, unit.address, &innermost);
-    const Scopes innermost_owner(innermost, &std::free);
-    if (found <= 0) return;
-    // What surrounds the first of those is where it was written; we want where it was inlined.
-    Dwarf_Die* scopes = nullptr;
-    const int count = libdw_.getscopes_die(innermost, &scopes);
-    const Scopes owner(scopes, &std::free);
-    for (int i = 0; i < count; ++i) {
-      const int tag = libdw_.tag(&scopes[i]);
-      if (tag == DW_TAG_subprogram) break;
-      if (tag != DW_TAG_inlined_subroutine) continue;
-      for (const unsigned attribute : {DW_AT_linkage_name, DW_AT_name}) {
-        Dwarf_Attribute value;
-        if (libdw_.attr_integrate(&scopes[i], attribute, &value) == nullptr) continue;
-        if (const char* name = libdw_.formstring(&value)) {
-          frame.inlined.push_back(demangled(name));
-          frame.called_at.push_back(call_of(scopes[i], unit));
-          break;
-        }
-      }
-    }
-  }
-
-  SourceLine call_of(Dwarf_Die& inlined, const Unit& unit) {
-    const auto number = [&](unsigned attribute) {
-      Dwarf_Attribute value;
-      Dwarf_Word word = 0;
-      const bool known = libdw_.attr_integrate(&inlined, attribute, &value) != nullptr &&
-                         libdw_.formudata(&value, &word) == 0;
-      return known ? word : 0;
-    };
-    Dwarf_Files* files = nullptr;
-    std::size_t count = 0;
-    if (libdw_.getsrcfiles(unit.die, &files, &count) != 0) return {};
-    const Dwarf_Word index = number(DW_AT_call_file);
-    const char* const file =
-        index < count ? libdw_.filesrc(files, index, nullptr, nullptr) : nullptr;
-    if (file == nullptr) return {};
-    return {file, static_cast<int>(number(DW_AT_call_line))};
-  }
-
   const Libdw& libdw_;
   Dwfl_Callbacks callbacks_{};
   Dwfl* dwfl_ = nullptr;
   std::map<std::uint64_t, Module> modules_;
 };
-
-/// libdw is for one thread at a time.
-std::mutex& libdw_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
 
 /// "f(int)" as it is; a C function's name as a call, so that it is seen to be a function.
 std::string as_function(const std::string& name) {
@@ -242,7 +133,7 @@ std::vector<StackFrame> symbolise(const CrashReport& report) {
       if (module.begin == place.begin) frame.build_id = module.build_id;
     }
     if (session) {
-      session->fill_in(frame, place, /*is_return_address=*/i != 0);
+      session->fill_in(frame, place, i == 0 ? AddressKind::instruction : AddressKind::returns_to);
     } else {
       frame.note = "libdw, which knows the functions, is not installed";
     }

@@ -1,0 +1,293 @@
+#include "diag/tree_report.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "diag/verdict.hpp"
+#include "os/deadline.hpp"
+#include "os/procfs.hpp"
+
+namespace strata::diag {
+namespace {
+
+using std::chrono::nanoseconds;
+
+nanoseconds from_ticks(std::uint64_t ticks) {
+  const long per_second = std::max(1L, ::sysconf(_SC_CLK_TCK));
+  return nanoseconds(static_cast<std::int64_t>(static_cast<double>(ticks) * 1e9 /
+                                               static_cast<double>(per_second)));
+}
+
+nanoseconds since_boot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
+}
+
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+struct Member {
+  os::ProcessInfo info;
+  int depth = 0;
+};
+
+/// The tree at one moment, as far as reading /proc file by file is one.
+std::vector<Member> members_of(pid_t root, pid_t leave_out) {
+  std::multimap<pid_t, os::ProcessInfo> by_parent;
+  std::vector<Member> found;
+  for (os::ProcessInfo& info : os::all_processes()) {
+    if (info.pid == leave_out) continue;
+    if (info.pid == root) {
+      found.push_back({std::move(info), 0});
+    } else {
+      const pid_t parent = info.ppid;
+      by_parent.emplace(parent, std::move(info));
+    }
+  }
+  const auto add_below = [&](const auto& self, pid_t parent, int depth) -> void {
+    const auto [first, last] = by_parent.equal_range(parent);
+    std::vector<os::ProcessInfo> children;
+    for (auto it = first; it != last; ++it)
+      children.push_back(std::move(it->second));
+    // What changed while we read need not be a tree: nobody is taken twice.
+    by_parent.erase(first, last);
+    std::ranges::sort(children, {}, &os::ProcessInfo::start_time);
+    for (os::ProcessInfo& child : children) {
+      const pid_t pid = child.pid;
+      found.push_back({std::move(child), depth});
+      self(self, pid, depth + 1);
+    }
+  };
+  if (!found.empty()) add_below(add_below, root, 1);
+  return found;
+}
+
+/// A process whose parent ended while we read hung below neither: two looks that agree missed none.
+std::vector<Member> settled_members_of(pid_t root, pid_t leave_out) {
+  const auto pids = [](const std::vector<Member>& members) {
+    std::set<pid_t> all;
+    for (const Member& member : members)
+      all.insert(member.info.pid);
+    return all;
+  };
+  std::vector<Member> members = members_of(root, leave_out);
+  for (int tries = 0; tries < 5; ++tries) {
+    std::vector<Member> again = members_of(root, leave_out);
+    const bool same = pids(again) == pids(members);
+    members = std::move(again);
+    if (same) break;
+  }
+  return members;
+}
+
+/// What it can read from and write to, of pipes.
+void find_pipes(ProcessReport& process) {
+  for (const os::OpenDescriptor& open : os::open_descriptors(process.pid)) {
+    if (!open.target.starts_with("pipe:[")) continue;
+    const auto info =
+        os::read_small_file(fmt::format("/proc/{}/fdinfo/{}", process.pid, open.fd)).value_or("");
+    const std::size_t at = info.find("flags:");
+    if (at == std::string::npos) continue;
+    const unsigned long mode = std::strtoul(info.c_str() + at + 6, nullptr, 8) & O_ACCMODE;
+    if (mode != O_WRONLY) process.reads_from.push_back(open.target);
+    if (mode != O_RDONLY) process.writes_to.push_back(open.target);
+  }
+}
+
+ProcessReport begin_report(const Member& member) {
+  const os::ProcessInfo& info = member.info;
+  ProcessReport process;
+  process.pid = info.pid;
+  process.ppid = info.ppid;
+  process.depth = member.depth;
+  process.state = info.state;
+  process.name = info.comm;
+  process.command_line = os::command_line(info.pid);
+  process.age = std::max(nanoseconds(0), since_boot() - from_ticks(info.start_time));
+  process.cpu_time = from_ticks(info.cpu_ticks);
+  if (process.ended()) process.wait_status = info.exit_status;
+  return process;
+}
+
+std::vector<trace::ThreadEvents> last_events(std::vector<trace::ThreadEvents> threads,
+                                             std::size_t count) {
+  std::vector<std::int64_t> times;
+  for (const trace::ThreadEvents& thread : threads) {
+    for (const trace::Event& event : thread.events)
+      times.push_back(event.at.count());
+  }
+  std::ranges::sort(times, std::greater<>());
+  const std::int64_t oldest = times.size() > count && count > 0 ? times[count - 1] : INT64_MIN;
+  for (trace::ThreadEvents& thread : threads) {
+    std::erase_if(thread.events, [&](const trace::Event& event) {
+      return count == 0 || event.at.count() < oldest;
+    });
+  }
+  std::erase_if(threads, [](const trace::ThreadEvents& thread) { return thread.events.empty(); });
+  return threads;
+}
+
+void add_record(ProcessReport& process, std::size_t events) {
+  const auto reader = trace::ProcessRecordReader::of_process(process.pid);
+  if (!reader) return;
+  process.strata = StrataReport{.card = reader->card(),
+                                .events = last_events(reader->events(), events),
+                                .crash = reader->crash()};
+}
+
+using Looks = std::map<pid_t, std::map<pid_t, ThreadLook>>;
+
+std::map<pid_t, ThreadLook> by_id(std::vector<ThreadLook> looks) {
+  std::map<pid_t, ThreadLook> result;
+  for (ThreadLook& look : looks) {
+    const pid_t thread = look.thread;
+    result.emplace(thread, std::move(look));
+  }
+  return result;
+}
+
+/// The second look, and what has changed since the first.
+void add_threads(ProcessReport& process, const std::map<pid_t, ThreadLook>& before,
+                 nanoseconds window) {
+  for (ThreadLook& look : look_at_threads(process.pid)) {
+    ThreadReport thread;
+    thread.thread = look.thread;
+    thread.name = std::move(look.name);
+    thread.state = look.state;
+    thread.wait_channel = std::move(look.wait_channel);
+    thread.call = look.call;
+    if (look.call) thread.doing = describe_call(process.pid, *look.call);
+    thread.cpu_time = look.cpu_time;
+    if (const auto first = before.find(look.thread); first != before.end() && window.count() > 0) {
+      const nanoseconds wanted = look.wanted_time - first->second.wanted_time;
+      thread.busy = std::clamp(
+          static_cast<double>(wanted.count()) / static_cast<double>(window.count()), 0.0, 1.0);
+      thread.ran =
+          look.switches != first->second.switches || look.cpu_time != first->second.cpu_time;
+    }
+    process.busy += thread.busy;
+    process.threads.push_back(std::move(thread));
+  }
+}
+
+/// Whether one of the innermost frames is a function of that name, whatever the C library puts in
+/// front of it.
+bool is_in(const ThreadReport& thread, std::initializer_list<std::string_view> functions) {
+  constexpr std::size_t kDepth = 5;
+  for (std::size_t i = 0; i < std::min(kDepth, thread.stack.frames.size()); ++i) {
+    std::string_view name = thread.stack.frames[i].function;
+    for (const std::string_view prefix : {"_", "GI_"}) {
+      while (name.starts_with(prefix))
+        name.remove_prefix(prefix.size());
+    }
+    while (name.starts_with('_'))
+      name.remove_prefix(1);
+    name = name.substr(0, name.find('@'));
+    if (std::ranges::find(functions, name) != functions.end()) return true;
+  }
+  return false;
+}
+
+/// Whom a thread that waits on a futex waits for, as far as the C library writes that down.
+void find_owner(const ProcessReport& process, ThreadReport& thread) {
+  if (!thread.call || thread.call->number != SYS_futex) return;
+  if (is_in(thread, {"pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock",
+                     "lll_lock_wait", "lll_mutex_lock"})) {
+    // pthread_mutex_t begins with the lock word; the owner's id is the third word.
+    constexpr std::uint64_t kOwner = 8;
+    thread.lock_owner =
+        static_cast<pid_t>(read_word(process.pid, thread.call->arguments[0] + kOwner).value_or(0));
+  } else if (is_in(thread, {"pthread_join", "pthread_clockjoin_ex", "pthread_timedjoin_np",
+                            "pthread_timedjoin_ex"})) {
+    // It waits for the word that holds the other thread's id to become zero.
+    thread.joins = static_cast<pid_t>(thread.call->arguments[2]);
+  }
+}
+
+void add_stacks(ProcessReport& process, os::Deadline deadline) {
+  if (process.ended() || process.pid == ::getpid()) return;
+  ProcessStacks stacks = stacks_of(process.pid, deadline);
+  process.note = std::move(stacks.note);
+  for (ThreadReport& thread : process.threads) {
+    const auto found = stacks.threads.find(thread.thread);
+    if (found == stacks.threads.end()) continue;
+    thread.stack = std::move(found->second);
+    find_owner(process, thread);
+  }
+  PythonStacks python = python_stacks_of(process.pid, deadline);
+  process.is_python = python.is_python;
+  process.python = std::move(python.text);
+  process.python_note = std::move(python.note);
+  auto frames = python_frames(process.python);
+  for (ThreadReport& thread : process.threads) {
+    const auto found = frames.find(thread.stack.thread_pointer);
+    if (found != frames.end()) thread.python = std::move(found->second);
+  }
+}
+
+}  // namespace
+
+std::string ProcessReport::title() const {
+  if (strata) return strata->card.path;
+  std::string text;
+  for (const std::string& word : command_line)
+    text += (text.empty() ? "" : " ") + word;
+  return text.empty() ? name : text;
+}
+
+TreeReport collect(pid_t root, const CollectOptions& options) {
+  const nanoseconds begin(os::monotonic_now_ns());
+  const os::Deadline deadline = os::Deadline::after(options.limit);
+  TreeReport report;
+  report.when = time_of_day();
+  Looks first;
+  for (const Member& member : members_of(root, options.leave_out))
+    first.emplace(member.info.pid, by_id(look_at_threads(member.info.pid)));
+  const nanoseconds looked(os::monotonic_now_ns());
+  std::this_thread::sleep_for(options.window);
+  for (const Member& member : settled_members_of(root, options.leave_out)) {
+    ProcessReport process = begin_report(member);
+    const nanoseconds now(os::monotonic_now_ns());
+    report.window = std::max(report.window, now - looked);
+    add_threads(process, first[process.pid], now - looked);
+    add_record(process, options.events);
+    find_pipes(process);
+    report.processes.push_back(std::move(process));
+  }
+  // All looks before all stacks: what we do to a process is not what it does.
+  for (ProcessReport& process : report.processes)
+    add_stacks(process, deadline);
+  report.taken_at = begin;
+  report.took = nanoseconds(os::monotonic_now_ns()) - begin;
+  report.verdict = verdict_of(report);
+  return report;
+}
+
+TreeReport collect_below(pid_t root, const CollectOptions& options) {
+  TreeReport report = collect(root, options);
+  std::erase_if(report.processes, [](const ProcessReport& process) { return process.depth == 0; });
+  for (ProcessReport& process : report.processes)
+    --process.depth;
+  report.verdict = verdict_of(report);
+  return report;
+}
+
+}  // namespace strata::diag

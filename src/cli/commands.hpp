@@ -2,6 +2,7 @@
 // one command's work, writes to stdout and stderr, and returns the exit code.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,5 +49,25 @@ struct BuildOptions {
 };
 /// Builds a chip program and prints its file's path; 1 if it can't be built.
 int build(const BuildOptions& options);
+
+struct DumpOptions {
+  int pid = 0;
+  bool json = false;
+  std::size_t last = 20;  ///< Events of the flight recorder, of each Strata process.
+};
+/// Prints what a process and all below it are doing; 1 if there is no such process.
+int dump(const DumpOptions& options);
+
+struct ExecOptions {
+  std::vector<std::string> command;  ///< The program and its arguments.
+  std::optional<double> timeout;     ///< Seconds; absent: none.
+  double grace = 5;                  ///< Seconds between SIGTERM and SIGKILL.
+  std::string report;                ///< File that gets the report as well; empty: none.
+  bool json = false;                 ///< The report in that file is JSON.
+  std::size_t tail = 40;             ///< Lines of the output that the report repeats.
+};
+/// Runs a program with a time-out, and says why it has not ended by then. Returns its exit code,
+/// 128 + n if signal n killed it, 124 after the time-out, 143 after SIGTERM.
+int exec(const ExecOptions& options);
 
 }  // namespace strata::cli

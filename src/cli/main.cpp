@@ -119,6 +119,60 @@ void describe_build(CLI::App& app, BuildOptions& options) {
   app.add_flag("-v,--verbose", options.verbose, "Say more of the result")->excludes("--quiet");
 }
 
+void describe_dump(CLI::App& app, DumpOptions& options) {
+  app.description("Says what a process and all below it are doing, with every thread's stack");
+  app.footer(
+      "First what stands in the way, in plain words; then each process: its state, what each of\n"
+      "its threads waits for and where, and, of Strata's, the task in hand and the last events.\n"
+      "The processes take no part in it, so it works whatever they hang in. Each thread is "
+      "stopped\n"
+      "for well below a millisecond.\n"
+      "\n"
+      "Exit code: 1 if there is no such process.\n"
+      "\n"
+      "Examples:\n"
+      "  strata dump 4711\n"
+      "  strata dump 4711 --last 100\n"
+      "  strata dump 4711 --json | jq -r '.verdict[]'");
+  app.add_option("pid", options.pid, "The process at the top")
+      ->required()
+      ->type_name("PID")
+      ->check(CLI::PositiveNumber.description(""));
+  app.add_flag("--json", options.json, "Print one JSON object");
+  app.add_option("--last", options.last, "Events of each Strata process that are told (20)")
+      ->type_name("N");
+}
+
+void describe_exec(CLI::App& app, ExecOptions& options) {
+  app.description("Runs a program with a time-out, and says why it has not ended by then");
+  app.footer(
+      "The output of the program passes through as it is. At the time-out, or at SIGTERM, a "
+      "report\n"
+      "as that of `strata dump` goes to stderr, with the last lines that the program wrote. Then\n"
+      "all that it has started is ended, wherever it hides.\n"
+      "\n"
+      "Exit code: the program's; 128 + n if signal n killed it; 124 after the time-out, 143 after\n"
+      "SIGTERM; 126 or 127 if it can't be started.\n"
+      "\n"
+      "Examples:\n"
+      "  strata exec --timeout 60 -- ./test\n"
+      "  strata exec --timeout 300 --report hang.txt -- python3 -m pytest tests");
+  app.formatter(std::make_shared<RunFormatter>());
+  const auto not_negative = CLI::Range(0.0, 1e9).description("");
+  app.add_option("--timeout", options.timeout, "Report and end it after so many seconds")
+      ->type_name("SECONDS")
+      ->check(not_negative);
+  app.add_option("--grace", options.grace, "Seconds between SIGTERM and SIGKILL (5)")
+      ->type_name("SECONDS")
+      ->check(not_negative);
+  app.add_option("--report", options.report, "Write the report to this file as well")
+      ->type_name("FILE");
+  app.add_flag("--json", options.json, "The report in that file is a JSON object");
+  app.add_option("--tail", options.tail, "Lines of output that the report repeats (40)")
+      ->type_name("LINES");
+  app.prefix_command();  // From the program's name on, options are the program's.
+}
+
 int main_with(int argc, char** argv) {
   CLI::App app("Runs and looks at Strata programs and their worker processes.", "strata");
   app.set_version_flag("--version", "strata " + std::string(version()));
@@ -134,6 +188,12 @@ int main_with(int argc, char** argv) {
   describe_ps(*ps_app, ps_options);
   CLI::App* const doctor_app = app.add_subcommand("doctor");
   describe_doctor(*doctor_app, doctor_options);
+  DumpOptions dump_options;
+  CLI::App* const dump_app = app.add_subcommand("dump");
+  describe_dump(*dump_app, dump_options);
+  ExecOptions exec_options;
+  CLI::App* const exec_app = app.add_subcommand("exec");
+  describe_exec(*exec_app, exec_options);
 
   BuildOptions build_options;
   CLI::App* const build_app = app.add_subcommand("build");
@@ -143,23 +203,24 @@ int main_with(int argc, char** argv) {
   std::vector<std::string> own(argv + 1, argv + argc);
   const auto dashes = std::find(own.begin(), own.end(), "--");
   const bool separated = dashes != own.end();
-  if (separated) run_options.command.assign(std::next(dashes), own.end());
+  std::vector<std::string> command;
+  if (separated) command.assign(std::next(dashes), own.end());
   own.erase(dashes, own.end());
   std::reverse(own.begin(), own.end());  // CLI11 takes them from the end.
   try {
     app.parse(own);
-    if (run_app->parsed()) {
-      const std::vector<std::string> rest = run_app->remaining();
+    if (run_app->parsed() || exec_app->parsed()) {
+      CLI::App* const parsed = run_app->parsed() ? run_app : exec_app;
+      const std::vector<std::string> rest = parsed->remaining();
       if (!separated) {
-        run_options.command = rest;
+        command = rest;
       } else if (!rest.empty()) {
-        throw CLI::ExtrasError("run", rest);
+        throw CLI::ExtrasError(parsed->get_name(), rest);
       }
-      if (run_options.command.empty()) {
-        throw CLI::RequiredError("The program to run");
-      }
+      if (command.empty()) throw CLI::RequiredError("The program to run");
+      run_options.command = exec_options.command = command;
     } else if (separated) {
-      throw CLI::ExtrasError("strata", run_options.command);
+      throw CLI::ExtrasError("strata", command);
     }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
@@ -167,6 +228,8 @@ int main_with(int argc, char** argv) {
   if (run_app->parsed()) return run(run_options);
   if (ps_app->parsed()) return ps(ps_options);
   if (build_app->parsed()) return build(build_options);
+  if (dump_app->parsed()) return dump(dump_options);
+  if (exec_app->parsed()) return exec(exec_options);
   return doctor(doctor_options);
 }
 

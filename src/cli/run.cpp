@@ -10,7 +10,6 @@
 // Ctrl-C and Ctrl-Z reach it by themselves; we forward what somebody sent to us alone. Elsewhere it
 // has a group of its own, so that a signal sent to our whole group reaches it once, through us.
 // A signal that was ignored when we began (nohup) is not forwarded.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,13 +22,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/leftovers.hpp"
 #include "cli/log_pump.hpp"
+#include "cli/program_start.hpp"
 #include "os/child_process.hpp"
 #include "os/deadline.hpp"
 #include "os/procfs.hpp"
@@ -44,69 +43,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-constexpr int kNotFound = 127;  ///< As shells, env(1) and timeout(1) have it.
-constexpr int kNotStarted = 126;
 
 /// Workers see at once that their parent is gone; this is what the last of a tree may take on a
 /// busy machine.
 constexpr std::chrono::milliseconds kGrace = 1s;
 /// Between SIGTERM and SIGKILL for what is left then.
 constexpr std::chrono::milliseconds kPatience = 2s;
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-/// Whether the terminal's keys send their signals to our process group.
-bool in_foreground() {
-  const os::UniqueFd terminal(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
-  return terminal && ::tcgetpgrp(terminal.get()) == ::getpgrp();
-}
-
-/// The signals that we forward, and SIGCHLD, as a descriptor. They stay blocked from now on.
-os::UniqueFd signals_as_descriptor() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  for (const int signal : kForwarded) {
-    if (!is_ignored(signal)) sigaddset(&set, signal);
-  }
-  // An inherited "ignore" would have the kernel reap our children itself.
-  (void)::signal(SIGCHLD, SIG_DFL);
-  if (::sigprocmask(SIG_BLOCK, &set, nullptr) != 0) os::throw_errno("block signals");
-  os::UniqueFd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) os::throw_errno("make a descriptor for signals");
-  return fd;
-}
-
-/// The file to execute, found as a shell does. Empty if there is none.
-std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
-  const char* const variable = std::getenv("PATH");
-  std::string_view path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
-  for (;;) {
-    const std::size_t end = path.find(':');
-    const std::string folder(path.substr(0, end));
-    std::string file = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-    if (end == std::string_view::npos) return "";
-    path.remove_prefix(end + 1);
-  }
-}
-
-/// What whoever started us wants the program to have: all that is open and not closed on exec.
-/// Its stderr is the pipe.
-std::vector<os::SpawnOptions::Descriptor> descriptors_for(int error_pipe) {
-  std::vector<os::SpawnOptions::Descriptor> descriptors = {{error_pipe, STDERR_FILENO}};
-  for (const os::OpenDescriptor& open : os::open_descriptors(::getpid())) {
-    const int flags = ::fcntl(open.fd, F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) == 0 && open.fd != STDERR_FILENO) {
-      descriptors.push_back({open.fd, open.fd});
-    }
-  }
-  return descriptors;
-}
 
 std::vector<std::string> environment_for(const RunOptions& options, const LogPump& pump) {
   std::vector<std::string> environment = os::current_environment();
@@ -227,7 +169,7 @@ int run(const RunOptions& options) {
                 .log_file = options.log_file,
                 .prefix = options.prefix,
                 .timestamps = options.timestamps});
-  os::UniqueFd signals = signals_as_descriptor();
+  os::UniqueFd signals = signals_as_descriptor(kForwarded);
   adopt_orphans();
 
   os::ChildProcess program;
@@ -235,7 +177,7 @@ int run(const RunOptions& options) {
     program = os::spawn({.path = file,
                          .argv = options.command,
                          .envp = environment_for(options, pump),
-                         .descriptors = descriptors_for(pump.write_end()),
+                         .descriptors = inherited_descriptors({{pump.write_end(), STDERR_FILENO}}),
                          .own_process_group = own_group});
   } catch (const SystemError& error) {
     std::fprintf(stderr, "strata run: %s\n", error.what());

@@ -182,12 +182,17 @@ Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t stop, std::int64_
     throw InvalidArgument(
         fmt::format("slice of dimension {} of {}: step {} is below 1", dim, to_string(), step));
   }
+  Tensor result = *this;
+  if (start == stop) {
+    // It covers nothing, so it doesn't matter where that is.
+    result.shape_[dim] = 0;
+    return result;
+  }
   if (start < 0 || stop < start || stop > shape_[dim]) {
     throw InvalidArgument(
         fmt::format("slice [{}, {}) of dimension {} of {}: not within its extent [0, {})", start,
                     stop, dim, to_string(), shape_[dim]));
   }
-  Tensor result = *this;
   result.byte_offset_ = offset_of(*this, dim, start);
   const std::int64_t length = stop - start;
   result.shape_[dim] = length / step + (length % step != 0 ? 1 : 0);
@@ -209,6 +214,14 @@ Tensor Tensor::tile(Extents start, Extents size) const {
                                       list(start), list(size), to_string(), rank));
   }
   Tensor result = *this;
+  const auto is_zero = [](std::int64_t extent) { return extent == 0; };
+  const auto is_negative = [](std::int64_t extent) { return extent < 0; };
+  if (std::any_of(size.begin(), size.end(), is_zero) &&
+      std::none_of(size.begin(), size.end(), is_negative)) {
+    check_shape(dtype_, size);
+    std::copy(size.begin(), size.end(), result.shape_);
+    return result;  // As an empty slice.
+  }
   for (int d = 0; d < rank_; ++d) {
     const auto i = static_cast<std::size_t>(d);
     // In this order so that no sum can overflow.

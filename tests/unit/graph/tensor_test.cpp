@@ -57,6 +57,8 @@ TEST(Tensor, ZeroExtentsAreLegalAndHaveNoElements) {
   EXPECT_TRUE(none.contiguous());
   EXPECT_EQ(matrix().slice(0, 6, 6).elements(), 0);
   EXPECT_EQ(matrix().tile({6, 8}, {0, 0}).elements(), 0);
+  EXPECT_EQ(matrix().slice(0, 9, 9).elements(), 0);
+  EXPECT_THAT(matrix().tile({100, -7}, {2, 0}).shape(), ElementsAre(2, 0));
 }
 
 TEST(Tensor, NegativeExtentsAreRefusedByDimensionAndNumber) {

@@ -84,8 +84,8 @@ class Launch {
     copy.operand_ = operand;
     return copy;
   }
-  /// Which outputs (bit i: tensor argument i; the first 32) were given an initial value: in checking
-  /// mode the kernel may read those before it has written them.
+  /// Which outputs (bit i: tensor argument i; the first 32) were given an initial value: in
+  /// checking mode the kernel may read those before it has written them.
   [[nodiscard]] std::uint32_t initial_values() const noexcept { return initial_values_; }
   [[nodiscard]] Launch with_initial_values(std::uint32_t arguments) const noexcept {
     Launch copy = *this;
@@ -107,6 +107,13 @@ class Launch {
   std::int64_t operand_ = 0;
 };
 static_assert(sizeof(Launch) <= Body::kInlineBytes);
+
+namespace detail {
+/// The launch as a task's body, made where the runtime knows it again: a program may be built so
+/// that it keeps its symbols to itself.
+[[nodiscard]] Body body_of(const Launch& launch);
+[[nodiscard]] inline Body body_of(std::nullptr_t) { return {}; }
+}  // namespace detail
 
 /// The task runs only if element (0, 0, ...) of `tensor`, an integer, compares so with `operand`
 /// when all that the task waits for has ended; otherwise it is done without running. Goes behind
@@ -197,19 +204,22 @@ class ChipOrchestration {
   /// Submits a task: a Launch (or nullptr, for a task of edges only, which may also allocate) and
   /// what Orchestration::submit takes, and when().
   template <class F, class... Args>
-  TaskId submit(F&& body, const Args&... args) {
+  TaskId submit(const F& body, const Args&... args) {
+    static_assert(std::is_same_v<F, Launch> || std::is_null_pointer_v<F>,
+                  "the body of a chip's task is aic(), aiv() or mixed(), or nullptr");
     static_assert(detail::kCountOf<Target, Args...> == 0,
                   "the chip chooses the cores; a task has no on()");
     constexpr std::size_t conditions = detail::kCountOf<When, Args...>;
     static_assert(conditions <= 1, "a task has one condition at most");
     if constexpr (conditions == 0) {
-      detail::ArgumentPack<Args...> pack(std::forward<F>(body), args...);
+      detail::ArgumentPack<Args...> pack(detail::body_of(body), args...);
       return submit_task(pack.spec());
     } else {
+      static_assert(std::is_same_v<F, Launch>, "a task of edges only has no condition");
       static_assert(when_is_last_tensor<Args...>(), "when() goes behind the tensor arguments");
       const When& condition = find_when(args...);
       detail::ArgumentPack<Args...> pack(
-          static_cast<const Launch&>(body).only_if(condition.compare, condition.operand), args...);
+          detail::body_of(body.only_if(condition.compare, condition.operand)), args...);
       return submit_task(pack.spec());
     }
   }

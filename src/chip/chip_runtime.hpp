@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "chip/argument_ranges.hpp"
 #include "chip/core_pool.hpp"
 #include "chip/program.hpp"
 #include "strata/chip_run_options.hpp"
@@ -30,6 +32,9 @@ struct ChipRuntimeOptions {
 struct ChipRunRequest {
   std::shared_ptr<const Program> program = {};
   detail::ArgumentBlock arguments = {};  ///< Lives until run() returns.
+  /// Arguments that lie in these are memory of the chip already: they are used where they are on
+  /// platforms that do not share the host's, too.
+  std::span<const AddressRange> on_chip = {};
   std::string_view name = {};
   ChipRunOptions options = {};
   /// Whether the run is wanted no more; looked at every some milliseconds.
@@ -67,6 +72,14 @@ class ChipRuntime {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Bounds of ChipRunOptions.
+inline constexpr unsigned kMaxThreads = 4096;
+inline constexpr std::size_t kMaxHeap = std::size_t{1} << 46;
+
+/// Checks the options of a run, before it is submitted. Throws ChipError (bad_configuration) that
+/// names the option.
+void validate(const ChipRunOptions& options, const Platform& platform);
 
 /// Checks arguments against a signature. Throws ChipError (wrong_argument_count, _mode, _dtype,
 /// _rank) that names the program and the argument.

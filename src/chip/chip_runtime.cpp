@@ -1,0 +1,307 @@
+#include "chip/chip_runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/duration_text.hpp"
+#include "chip/check.hpp"
+#include "chip/chip_engine.hpp"
+#include "chip/orchestration_state.hpp"
+#include "chip/run_failure.hpp"
+#include "chip/run_overrun.hpp"
+#include "chip/run_settings.hpp"
+#include "chip/run_watch.hpp"
+#include "chip/staging.hpp"
+
+namespace strata::chip {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How a run of the engine ended.
+struct Outcome {
+  Run run = {};
+  std::exception_ptr error = {};
+};
+
+CorePoolOptions pool_options(const ChipRuntimeOptions& options) {
+  return {.platform = options.platform,
+          .threads = static_cast<unsigned>(options.cpus.size()),
+          .pin_to = options.cpus,
+          .budget = options.budget,
+          .log = options.log};
+}
+
+}  // namespace
+
+class ChipRuntime::Impl {
+ public:
+  explicit Impl(const ChipRuntimeOptions& options)
+      : options_(options),
+        environment_(options_of_environment()),
+        pool_(pool_options(options)),
+        staging_(options.platform.memory) {
+    validate(environment_, options_.platform);
+  }
+
+  ChipRunResult run(const ChipRunRequest& request);
+  void forget(const Program& program) {
+    for (const auto& engine : engines_)
+      engine->forget(program);
+  }
+  [[nodiscard]] const Platform& platform() const noexcept { return options_.platform; }
+  [[nodiscard]] const CorePool& pool() const noexcept { return pool_; }
+  /// Threads of it go on for ever: it must not be destroyed.
+  [[nodiscard]] bool stuck() const noexcept { return stuck_; }
+
+ private:
+  /// Engines that are kept: their sizes are those of the runs that were last.
+  static constexpr std::size_t kMaxEngines = 2;
+
+  [[nodiscard]] ChipEngine& engine_for(const RunSettings& settings);
+  void set_scene(const ChipRunRequest& request, ChipEngine& engine);
+  void clear_scene() noexcept;
+  [[nodiscard]] Outcome run_here(const ChipRunRequest& request, RunOptions options);
+  [[nodiscard]] Outcome run_until(const ChipRunRequest& request, RunOptions options,
+                                  Clock::time_point deadline);
+  void begin_special(const ChipRunRequest& request);
+  void end_special(const ChipRunRequest& request, Outcome& outcome);
+  [[noreturn]] void throw_stuck(const ChipRunRequest& request, const std::string& limit);
+
+  const ChipRuntimeOptions options_;
+  const ChipRunOptions environment_;
+  CorePool pool_;
+  Gathering gathering_{pool_};
+  unsigned threads_ = 0;  ///< What the pool was told.
+  Staging staging_;
+  ArgumentRanges ranges_;
+  RunScene scene_;
+  OrchestrationMode mode_ = OrchestrationMode::device;
+  std::unique_ptr<CheckSession> check_;
+  std::uint64_t runs_ = 0;
+  bool stuck_ = false;
+  std::vector<std::unique_ptr<ChipEngine>> engines_;  ///< The one used last comes first.
+  RunWatch watch_;
+};
+
+ChipEngine& ChipRuntime::Impl::engine_for(const RunSettings& settings) {
+  const auto fits = [&](const std::unique_ptr<ChipEngine>& engine) {
+    return engine->window() == settings.window && engine->heap() == settings.heap;
+  };
+  const auto found = std::find_if(engines_.begin(), engines_.end(), fits);
+  if (found != engines_.end()) {
+    std::rotate(engines_.begin(), found, found + 1);
+  } else {
+    if (engines_.size() == kMaxEngines) engines_.pop_back();
+    engines_.insert(engines_.begin(),
+                    std::make_unique<ChipEngine>(pool_, gathering_, settings.window, settings.heap,
+                                                 options_.budget));
+  }
+  return *engines_.front();
+}
+
+/// Makes the arguments known to the engine.
+void ChipRuntime::Impl::set_scene(const ChipRunRequest& request, ChipEngine& engine) {
+  const std::string& program = request.program->info().name;
+  scene_.program = request.program;
+  scene_.platform = &options_.platform;
+  scene_.engine = &engine;
+  scene_.gathering = &gathering_;
+  scene_.log = &options_.log;
+  scene_.number = ++runs_;
+  scene_.check = request.options.check;
+  const detail::ArgumentBlock& arguments = request.arguments;
+  scene_.scalars.assign(arguments.scalars, arguments.scalars + arguments.scalar_count);
+  ranges_.assign(arguments, program);
+  const bool staged = !options_.platform.shares_host_memory;
+  if (staged) staging_.copy_in(arguments, ranges_, request.on_chip, program);
+  for (std::size_t r = 0; r < ranges_.ranges().size(); ++r) {
+    const AddressRange& range = ranges_.ranges()[r];
+    std::byte* const place = staged ? staging_.place(r) : range.data();
+    const auto begin = reinterpret_cast<std::uintptr_t>(place);
+    scene_.memory.push_back(
+        {range, place, engine.buffer({begin, begin + range.bytes()}, scene_.number)});
+  }
+  for (std::uint32_t i = 0; i < arguments.tensor_count; ++i) {
+    const detail::TensorRecord& tensor = arguments.tensors[i];
+    BufferId buffer = engine.empty_buffer();
+    std::int64_t offset = 0;
+    if (const std::int32_t r = ranges_.range_of(i); r != ArgumentRanges::kNone) {
+      const KnownMemory& memory = scene_.memory[static_cast<std::size_t>(r)];
+      buffer = memory.buffer;
+      offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(tensor.data) -
+                                         memory.range.begin);
+    }
+    const auto rank = std::size_t{tensor.rank};
+    scene_.tensors.emplace_back(buffer, offset, tensor.dtype, std::span(tensor.dims, rank),
+                                std::span(tensor.dims + rank, rank));
+  }
+}
+
+void ChipRuntime::Impl::clear_scene() noexcept {
+  scene_.program.reset();
+  scene_.tensors.clear();
+  scene_.scalars.clear();
+  scene_.memory.clear();
+  scene_.given_up = nullptr;
+}
+
+/// Runs on the calling thread, which acts as a core while it waits.
+Outcome ChipRuntime::Impl::run_here(const ChipRunRequest& request, RunOptions options) {
+  struct Call {
+    Impl& runtime;
+    const ChipRunRequest& request;
+    Outcome outcome = {};
+  } call{*this, request};
+  try {
+    (void)scene_.engine->engine().run(
+        [&call](Orchestration& live) {
+          Impl& runtime = call.runtime;
+          call.outcome.run = live.run();
+          if (call.request.cancelled != nullptr) {
+            runtime.watch_.begin(call.outcome.run, call.request.cancelled, call.request.token);
+          }
+          orchestrate(runtime.scene_, live, runtime.mode_);
+        },
+        std::move(options));
+  } catch (...) {
+    call.outcome.error = std::current_exception();
+  }
+  watch_.end();
+  return std::move(call.outcome);
+}
+
+/// Runs on a thread of the engine, so that this one is free at the deadline.
+Outcome ChipRuntime::Impl::run_until(const ChipRunRequest& request, RunOptions options,
+                                     Clock::time_point deadline) {
+  Outcome outcome;
+  outcome.run = scene_.engine->engine().submit(
+      [this](Orchestration& live) { orchestrate(scene_, live, mode_); }, std::move(options));
+  const OnlyWaiting bar;
+  bool cancelled = false;
+  for (;;) {
+    const Clock::time_point look = request.cancelled != nullptr && !cancelled
+                                       ? std::min(deadline, Clock::now() + RunWatch::kInterval)
+                                       : deadline;
+    if (outcome.run.wait_until(look)) break;
+    if (Clock::now() >= deadline) {
+      const std::string limit = fmt::format("did not end within its time limit of {}",
+                                            base::duration_text(*request.options.time_limit));
+      const std::string busy = describe(pool_.status());
+      outcome.run.cancel();
+      pool_.wake_waits();
+      if (!wait_for_cancelled(outcome.run, pool_)) throw_stuck(request, limit);
+      outcome.error = std::make_exception_ptr(ChipError(
+          ErrorCode::deadline_exceeded,
+          fmt::format("chip program '{}' {}; it had submitted {} tasks. At the deadline{}",
+                      request.program->info().name, limit, outcome.run.stats().tasks,
+                      busy.empty() ? " no core was busy" : ":" + busy)));
+      break;
+    }
+    if (!cancelled && request.cancelled(request.token)) {
+      cancelled = true;
+      outcome.run.cancel();
+      pool_.wake_waits();
+    }
+  }
+  try {
+    outcome.run.result();
+    outcome.error = nullptr;  // It had ended before it was cancelled.
+  } catch (...) {
+    if (outcome.error == nullptr) outcome.error = std::current_exception();
+  }
+  return outcome;
+}
+
+void ChipRuntime::Impl::throw_stuck(const ChipRunRequest& request, const std::string& limit) {
+  stuck_ = true;
+  const std::string busy = describe(pool_.status());
+  throw ChipStuck(
+      ErrorCode::kernel_overran,
+      fmt::format("chip program '{}' {}, and {}The process of this chip can't be used any more",
+                  request.program->info().name, limit,
+                  busy.empty() ? "its orchestration does not return either, though its run was "
+                                 "cancelled. "
+                               : "these cores do not return, though their run was cancelled:" +
+                                     busy + "\n"));
+}
+
+ChipRunResult ChipRuntime::Impl::run(const ChipRunRequest& request) {
+  const Clock::time_point start =
+      request.options.time_limit ? Clock::now() : Clock::time_point::min();
+  if (stuck_) {
+    throw ChipStuck(ErrorCode::kernel_overran,
+                    "a kernel of an earlier run has not returned: this process can't be used for "
+                    "chips any more");
+  }
+  validate(request.options, options_.platform);
+  const RunSettings settings = settings_of(request.options, environment_, options_.platform);
+  const std::string& program = request.program->info().name;
+  if (request.cancelled != nullptr && request.cancelled(request.token)) {
+    throw Cancelled(
+        fmt::format("the run of chip program '{}' was cancelled before it began", program));
+  }
+  if (settings.threads != threads_) pool_.set_threads(threads_ = settings.threads);
+  clear_scene();
+  set_scene(request, engine_for(settings));
+  mode_ = settings.mode;
+  RunOptions options{.name = request.name.empty() ? program : std::string(request.name),
+                     .keep_graph = request.options.keep_graph};
+  begin_special(request);
+  Outcome outcome = request.options.time_limit ? run_until(request, std::move(options),
+                                                           start + *request.options.time_limit)
+                                               : run_here(request, std::move(options));
+  if (scene_.given_up != nullptr) outcome.error = scene_.given_up;
+  if (outcome.error != nullptr) {
+    // What a failed task should have written is not to be missed by the next run.
+    scene_.engine->forget_buffers();
+    outcome.error = run_failure(outcome.error, program);
+  }
+  end_special(request, outcome);
+  clear_scene();
+  if (outcome.error != nullptr) std::rethrow_exception(outcome.error);
+  if (!options_.platform.shares_host_memory) staging_.copy_out(request.arguments, ranges_);
+  ChipRunResult result{.stats = outcome.run.stats()};
+  if (request.options.keep_graph) result.graph = outcome.run.graph().to_dot();
+  return result;
+}
+
+/// Checking and exploring.
+void ChipRuntime::Impl::begin_special(const ChipRunRequest& request) {
+  if (request.options.check) {
+    check_ = std::make_unique<CheckSession>(request.program->info());
+    pool_.set_check(check_.get());
+  }
+  if (request.options.explore_seed) pool_.explore(*request.options.explore_seed);
+}
+
+void ChipRuntime::Impl::end_special(const ChipRunRequest& request, Outcome& outcome) {
+  if (request.options.explore_seed) pool_.stop_exploring();
+  if (check_ == nullptr) return;
+  pool_.set_check(nullptr);
+  try {
+    check_->finish(outcome.error);
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+  check_.reset();
+}
+
+// ---- ChipRuntime --------------------------------------------------------------------------------
+
+ChipRuntime::ChipRuntime(const ChipRuntimeOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+
+ChipRuntime::~ChipRuntime() {
+  if (impl_->stuck()) (void)impl_.release();
+}
+
+const Platform& ChipRuntime::platform() const noexcept { return impl_->platform(); }
+ChipRunResult ChipRuntime::run(const ChipRunRequest& request) { return impl_->run(request); }
+void ChipRuntime::forget(const Program& program) { impl_->forget(program); }
+std::vector<CoreStatus> ChipRuntime::status() const { return impl_->pool().status(); }
+
+}  // namespace strata::chip

@@ -1,0 +1,88 @@
+#include "chip/run_failure.hpp"
+
+#include <fmt/format.h>
+
+#include "strata/chip_error.hpp"
+
+namespace strata::chip {
+
+namespace {
+
+/// The ChipError that an exception is, or null; with what it says behind the code.
+const ChipError* as_chip_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ChipError& chip) {
+    return &chip;  // Lives as long as `error`.
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+std::string without_code(const ChipError& error) {
+  std::string_view text = error.what();
+  const std::string code = fmt::format("[{}] ", name_of(error.code()));
+  if (text.starts_with(code)) text.remove_prefix(code.size());
+  return std::string(text);
+}
+
+std::string task_text(const TaskFailure& failure) {
+  return fmt::format("task {}{}", failure.task.number(),
+                     failure.name.empty() ? "" : " '" + failure.name + "'");
+}
+
+std::exception_ptr task_failure(const RunFailed& run) {
+  const TaskFailure* first = nullptr;
+  const ChipError* chip = nullptr;
+  for (const TaskFailure& failure : run.failed()) {
+    chip = as_chip_error(failure.exception);
+    if (chip == nullptr) continue;
+    first = &failure;
+    break;
+  }
+  if (first == nullptr) first = &run.failed().front();
+  if (chip != nullptr && run.failed().size() == 1) return first->exception;
+  std::string text = chip != nullptr
+                         ? without_code(*chip)
+                         : fmt::format("{} failed: {}", task_text(*first), first->message);
+  for (const TaskFailure& other : run.failed()) {
+    if (&other != first) text += fmt::format("\nalso, {}: {}", task_text(other), other.message);
+  }
+  return std::make_exception_ptr(
+      ChipError(chip != nullptr ? chip->code() : ErrorCode::kernel_threw, text));
+}
+
+}  // namespace
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    std::string text = e.what();
+    try {
+      std::rethrow_if_nested(e);
+    } catch (...) {
+      text += ": " + text_of(std::current_exception());
+    }
+    return text;
+  } catch (...) {
+    return "an exception that is not a std::exception";
+  }
+}
+
+std::exception_ptr run_failure(const std::exception_ptr& error, std::string_view program) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const RunFailed& run) {
+    if (run.failed().empty()) return error;
+    return task_failure(run);
+  } catch (const Error&) {
+    return error;
+  } catch (...) {
+    return std::make_exception_ptr(ChipError(
+        ErrorCode::orchestration_failed,
+        fmt::format("the orchestration of chip program '{}' threw: {}", program, text_of(error))));
+  }
+}
+
+}  // namespace strata::chip

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "diag/source_places.hpp"
 #include "diag/verdict.hpp"
 #include "os/child_process.hpp"
 
@@ -24,6 +25,10 @@ std::string time_text(nanoseconds time) {
   const auto whole = static_cast<long>(s);
   if (s < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
   return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string count_text(std::size_t number, const char* one, const char* many) {
+  return fmt::format("{} {}", number, number == 1 ? one : many);
 }
 
 std::string words_of(const std::vector<std::string>& words) {
@@ -103,11 +108,29 @@ std::string strata_text(const StrataReport& strata, nanoseconds now) {
   return text;
 }
 
+/// A line for each function; those that were inlined stand in front of the one they are in.
+std::string frame_text(const trace::StackFrame& frame, std::size_t number) {
+  if (frame.function.empty()) return "    " + printable(trace::to_text(frame, number)) + "\n";
+  const std::vector<SourcePlace> places = places_of(frame);
+  const std::string mark = fmt::format("    #{} ", number);
+  std::string text;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool inlined = i + 1 < places.size();
+    text += i == 0 ? mark : std::string(mark.size(), ' ');
+    text += printable(to_text(places[i]));
+    text += inlined ? ", inlined\n"
+                    : printable(fmt::format(" in {}+{:#x}{}", frame.module, frame.offset,
+                                            frame.note.empty() ? "" : " [" + frame.note + "]")) +
+                          "\n";
+  }
+  return text;
+}
+
 std::string stack_text(const NativeStack& stack) {
   std::string text;
   const auto& frames = stack.frames;
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    text += "    " + printable(trace::to_text(frames[i], i)) + "\n";
+    text += frame_text(frames[i], i);
     const std::size_t from = i + 1;
     while (i + 1 < frames.size() && frames[i + 1].address == frames[i].address)
       ++i;
@@ -132,9 +155,9 @@ std::string indented(const std::string& text) {
 std::string block(const ProcessReport& process, nanoseconds now) {
   std::string text =
       fmt::format("---- pid {} ---- {}\n", process.pid, printable(command_of(process)));
-  text += fmt::format("  parent {}, {}, {} old, {} of CPU, {:.0f} % of one now, {} threads\n",
-                      process.ppid, state_text(process), time_text(process.age),
-                      time_text(process.cpu_time), 100 * process.busy, process.threads.size());
+  text += fmt::format("  parent {}, {}, {} old, {} of CPU, {:.0f} % of one now, {}\n", process.ppid,
+                      state_text(process), time_text(process.age), time_text(process.cpu_time),
+                      100 * process.busy, count_text(process.threads.size(), "thread", "threads"));
   if (process.ended()) {
     const auto status = os::ExitStatus::from_wait_status(process.wait_status.value_or(0));
     text += "  it has " + status.to_string() + ", and was not waited for\n";
@@ -159,10 +182,23 @@ std::string block(const ProcessReport& process, nanoseconds now) {
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
+nlohmann::json json_of(const SourcePlace& place) {
+  return {{"function", place.function}, {"file", place.file}, {"line", place.line}};
+}
+
 nlohmann::json json_of(const trace::StackFrame& frame) {
-  return {{"address", frame.address}, {"function", frame.function}, {"inlined", frame.inlined},
-          {"file", frame.file},       {"line", frame.line},         {"module", frame.module},
-          {"offset", frame.offset},   {"build_id", frame.build_id}, {"note", frame.note}};
+  std::vector<SourcePlace> places = places_of(frame);
+  nlohmann::json json = json_of(places.back());
+  places.pop_back();
+  json["inlined"] = nlohmann::json::array();
+  for (const SourcePlace& place : places)
+    json["inlined"].push_back(json_of(place));
+  json["address"] = frame.address;
+  json["module"] = frame.module;
+  json["offset"] = frame.offset;
+  json["build_id"] = frame.build_id;
+  json["note"] = frame.note;
+  return json;
 }
 
 nlohmann::json json_of(const PythonFrame& frame) {
@@ -276,12 +312,9 @@ std::string to_text(const TreeReport& report) {
   std::string pids;
   for (const ProcessReport& process : report.processes)
     pids += (pids.empty() ? "" : ", ") + std::to_string(process.pid);
-  const auto count = [](std::size_t number, const char* one, const char* many) {
-    return fmt::format("{} {}", number, number == 1 ? one : many);
-  };
   text += fmt::format("\n{} with {} at {}, looked at for {}: pids [{}]\n\n",
-                      count(report.processes.size(), "process", "processes"),
-                      count(count_threads(report), "thread", "threads"), report.when,
+                      count_text(report.processes.size(), "process", "processes"),
+                      count_text(count_threads(report), "thread", "threads"), report.when,
                       time_text(report.took), pids);
   text += table(report);
   for (const ProcessReport& process : report.processes)

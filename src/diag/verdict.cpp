@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/duration_text.hpp"
+#include "diag/source_places.hpp"
 #include "diag/tree_report.hpp"
 #include "os/child_process.hpp"
 
@@ -339,20 +340,19 @@ std::string own_function(const ThreadReport& thread) {
   if (const PythonFrame* const frame = own_frame(thread.python)) {
     return fmt::format("in {}() at {}:{}", frame->function, frame->file, frame->line);
   }
-  const trace::StackFrame* best = nullptr;
+  std::string second_best;
   for (const trace::StackFrame& frame : thread.stack.frames) {
     if (frame.function.empty() || is_library_of_the_system(frame.module)) continue;
-    if (best == nullptr) best = &frame;
-    if (is_a_way_to_wait(thread, frame.function)) continue;
-    if (begins_like_a_library(frame.function) || frame.file.starts_with("/usr/include/")) continue;
-    best = &frame;
-    break;
+    for (const SourcePlace& place : places_of(frame)) {
+      if (second_best.empty()) second_best = "in " + to_text(place);
+      if (is_a_way_to_wait(thread, place.function) || begins_like_a_library(place.function) ||
+          place.file.starts_with("/usr/include/")) {
+        continue;
+      }
+      return "in " + to_text(place);
+    }
   }
-  if (best == nullptr) return "";
-  const bool has_arguments = best->function.find('(') != std::string::npos;
-  std::string text = "in " + best->function + (has_arguments ? "" : "()");
-  if (!best->file.empty()) text += fmt::format(" at {}:{}", best->file, best->line);
-  return text;
+  return second_best;
 }
 
 std::string doing_of(const ThreadReport& thread) {

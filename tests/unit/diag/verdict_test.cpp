@@ -146,6 +146,23 @@ TEST(Verdict, PythonFramesOfTheProgramWinOverThoseOfItsLibraries) {
   EXPECT_THAT(own_function(thread), HasSubstr("wait"));
 }
 
+TEST(Verdict, OfFunctionsThatWereInlinedTheProgramsOwnIsNamed) {
+  ThreadReport thread = waiting_thread(1, "transfer()");
+  trace::StackFrame& frame = thread.stack.frames[1];
+  frame.inlined = {"__gthread_mutex_lock", "std::mutex::lock()", "lock_both()"};
+  frame.file = "/usr/include/gthr.h";
+  frame.called_at = {{"/usr/include/mutex", 100}, {"own.hpp", 3}, {"bank.cpp", 10}};
+  EXPECT_EQ(own_function(thread), "in lock_both() at own.hpp:3");
+  TreeReport report;
+  report.processes = {process(1, 0, 0)};
+  report.processes[0].threads = {thread};
+  EXPECT_THAT(to_text(report),
+              HasSubstr("    #1 __gthread_mutex_lock() at /usr/include/gthr.h:12, inlined\n"
+                        "       std::mutex::lock() at /usr/include/mutex:100, inlined\n"
+                        "       lock_both() at own.hpp:3, inlined\n"
+                        "       transfer() at bank.cpp:10 in /bin/program+0x0\n"));
+}
+
 TEST(Verdict, OfAStrataTreeTheOldestTaskIsNamed) {
   TreeReport report;
   report.taken_at = 100s;

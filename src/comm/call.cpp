@@ -1,0 +1,274 @@
+#include "comm/call.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "comm/signal.hpp"
+#include "os/cpu.hpp"
+#include "strata/comm_error.hpp"
+
+namespace strata::comm {
+namespace {
+
+using detail::CollectiveKind;
+using detail::CommWaits;
+
+/// How long a wait spins if there is a CPU for each rank: about what it costs to sleep and be
+/// woken.
+constexpr std::uint64_t kSpinCycles = 60'000;
+/// Looks between two readings of the cycle counter; and all that there are with more ranks than
+/// CPUs, where the one that is waited for may need this very CPU.
+constexpr int kLooks = 32;
+
+bool cpu_for_each(std::uint32_t ranks) noexcept {
+  static const auto cpus = static_cast<std::uint32_t>(os::allowed_cpus());
+  return ranks <= cpus;
+}
+
+/// Looks for a while. True if `word` is no longer `seen`.
+bool spin_while(Signal& word, std::uint32_t seen, std::uint32_t ranks) noexcept {
+  const auto look = [&] {
+    for (int i = 0; i < kLooks; ++i) {
+      if (load(word) != seen) return true;
+      os::cpu_relax();
+    }
+    return false;
+  };
+  if (look()) return true;
+  if (!cpu_for_each(ranks)) return false;
+  const std::uint64_t begin = os::cycle_count();
+  do {
+    if (look()) return true;
+  } while (os::cycle_count() - begin < kSpinCycles);
+  return false;
+}
+
+/// Shows in the window what a rank waits for, as long as this lives.
+class ShownWait {
+ public:
+  ShownWait(const DomainContext& domain, const WaitReason& reason) noexcept
+      : note_(Channel(domain, reason.channel).control(domain.rank).note) {
+    note_.sequence.store(reason.sequence, std::memory_order_relaxed);
+    note_.peer.store(reason.peer, std::memory_order_relaxed);
+    note_.kind.store(static_cast<std::uint32_t>(reason.kind), std::memory_order_relaxed);
+    note_.waiting.store(1, std::memory_order_relaxed);
+  }
+  ~ShownWait() { note_.waiting.store(0, std::memory_order_relaxed); }
+  ShownWait(const ShownWait&) = delete;
+  ShownWait& operator=(const ShownWait&) = delete;
+
+ private:
+  WaitNote& note_;
+};
+
+std::string fault_of(const DomainContext& domain, std::uint32_t rank) {
+  const WindowHeader& header = header_of(domain, rank);
+  if (header.fault_state.load(std::memory_order_acquire) != 2) return "it gives no reason";
+  return {header.fault_text, std::min<std::size_t>(header.fault_bytes, sizeof header.fault_text)};
+}
+
+[[noreturn]] void throw_gone(const DomainContext& domain, const WaitReason& reason) {
+  throw CommError(CommError::Cause::rank_left,
+                  fmt::format("{}, which has given up: {}", describe(domain, reason),
+                              fault_of(domain, reason.peer)));
+}
+
+std::string describe_record(const CallRecord& record) {
+  if (record.kind == CollectiveKind::refused) return "a call that is refused there, see its error";
+  if (record.kind == CollectiveKind::barrier) return "barrier";
+  std::string text =
+      fmt::format("{} of {} x {}", name_of(record.kind), record.count, name_of(record.dtype));
+  const bool reduces = record.kind == CollectiveKind::all_reduce ||
+                       record.kind == CollectiveKind::reduce_scatter ||
+                       record.kind == CollectiveKind::reduce;
+  if (reduces) text += fmt::format(", {}", name_of(record.op));
+  if (record.kind == CollectiveKind::broadcast || record.kind == CollectiveKind::reduce)
+    text += fmt::format(", root {}", record.root);
+  if (record.algorithm != CollectiveAlgorithm::automatic)
+    text += fmt::format(", by {}", name_of(record.algorithm));
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(CollectiveKind kind) noexcept {
+  switch (kind) {
+    case CollectiveKind::none:
+      return "a message";
+    case CollectiveKind::refused:
+      return "a refused call";
+    case CollectiveKind::barrier:
+      return "barrier";
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+    case CollectiveKind::all_to_all:
+      return "all_to_all";
+    case CollectiveKind::reduce:
+      return "reduce";
+  }
+  return "?";
+}
+
+std::string describe(const DomainContext& domain, const WaitReason& reason) {
+  const std::string what =
+      reason.kind == CollectiveKind::none
+          ? fmt::format("in the exchange of messages on channel {}", reason.channel)
+          : fmt::format("in {} #{} on channel {}", name_of(reason.kind), reason.sequence,
+                        reason.channel);
+  return fmt::format("rank {} of domain '{}' waits {} for rank {}", domain.rank, domain.name, what,
+                     reason.peer);
+}
+
+std::uint32_t await(const DomainContext& domain, const CommWaits& waits, Signal& word,
+                    std::uint32_t target, const WaitReason& reason) {
+  std::uint32_t value = load(word);
+  while (!reached(value, target) || (value & kGoneBit) != 0) {
+    if ((value & kGoneBit) != 0) throw_gone(domain, reason);
+    if (!spin_while(word, value, domain.size)) {
+      const ShownWait shown(domain, reason);
+      switch (waits.wait(waits, &word, Compare::not_equal, value)) {
+        case CommWaits::End::satisfied:
+          break;
+        case CommWaits::End::cancelled:
+          throw Cancelled(describe(domain, reason) + ": cancelled");
+        case CommWaits::End::deadline:
+          throw DeadlineExceeded(describe(domain, reason) + ": its deadline has passed");
+      }
+    }
+    value = load(word);
+  }
+  return value;
+}
+
+void publish(const CommWaits& waits, Signal& word, std::uint32_t value) {
+  if (change(word, SignalOp::set, value)) waits.notify(waits, &word, SignalOp::set, value);
+}
+
+void note_fault(const DomainContext& domain, std::uint32_t rank, std::string_view why) {
+  WindowHeader& header = header_of(domain, rank);
+  std::uint32_t state = 0;
+  if (!header.fault_state.compare_exchange_strong(state, 1, std::memory_order_relaxed)) return;
+  // Room for any reason of ours; of a longer text of a kernel the beginning is here and all of it
+  // in the error of the kernel's own task.
+  const std::size_t bytes = std::min(why.size(), sizeof header.fault_text);
+  std::memcpy(header.fault_text, why.data(), bytes);
+  header.fault_bytes = static_cast<std::uint32_t>(bytes);
+  header.fault_state.store(2, std::memory_order_release);
+}
+
+void mark_channel_gone(const DomainContext& domain, std::uint32_t rank, std::uint32_t channel) {
+  const Channel view(domain, channel);
+  // Whatever the waits of that rank are, others may sleep on any of its words: all are woken.
+  const auto mark = [](Signal& word) {
+    value_of(word).fetch_or(kGoneBit, std::memory_order_seq_cst);
+    wake(word);
+  };
+  ChannelControl& control = view.control(rank);
+  for (Post& post : control.posts)
+    mark(post.sequence);
+  mark(control.progress.count);
+  for (std::uint32_t other = 0; other < domain.size; ++other) {
+    mark(view.lines(rank, other).sent.count);
+    mark(view.lines(rank, other).taken.count);
+  }
+}
+
+Call::Call(const DomainContext& domain, const CommWaits& waits, const detail::CollectiveCall& what)
+    : domain_(domain),
+      waits_(waits),
+      what_(what),
+      channel_(domain, what.channel),
+      own_(channel_.control(domain.rank)) {
+  if ((load(own_.progress.count) & kGoneBit) != 0) {
+    throw CommError(CommError::Cause::rank_left,
+                    fmt::format("{} on channel {} of domain '{}': this rank, {}, has given up an "
+                                "earlier call there ({}). Make a new domain.",
+                                name_of(what.kind), what.channel, domain.name, domain.rank,
+                                fault_of(domain, domain.rank)));
+  }
+  // No more than a check for misuse, so it need not be exact.
+  if (own_.own.busy.load(std::memory_order_relaxed) != 0) {
+    throw CommError(CommError::Cause::misuse,
+                    fmt::format("{} on channel {} of domain '{}': another call of rank {} is under "
+                                "way on this channel. Give each its own.",
+                                name_of(what.kind), what.channel, domain.name, domain.rank));
+  }
+  own_.own.busy.store(1, std::memory_order_relaxed);
+  own_.own.sequence = (own_.own.sequence + 1) & kCountMask;
+  sequence_ = own_.own.sequence;
+  first_step_ = own_.own.steps;
+}
+
+Call::~Call() { own_.own.busy.store(0, std::memory_order_relaxed); }
+
+void Call::post(const CallRecord& record, std::size_t data_bytes, const void* data) {
+  Post& post = post_of(rank());
+  post.call = record;
+  small_ = data_bytes <= kInlineBytes;
+  if (data != nullptr && data_bytes != 0)
+    std::memcpy(small_ ? post.data : channel_.small(rank(), parity()), data, data_bytes);
+  publish(waits_, post.sequence, sequence_);
+}
+
+bool Call::agree(std::uint32_t rank) const noexcept {
+  constexpr std::size_t kAgreed = offsetof(CallRecord, in);
+  return std::memcmp(&record(rank), &record(domain_.rank), kAgreed) == 0;
+}
+
+void Call::meet() {
+  bool agreed = record(rank()).kind != CollectiveKind::refused;
+  for (std::uint32_t other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    (void)await(domain_, waits_, post_of(other).sequence, sequence_, reason(other));
+    agreed = agreed && agree(other);
+  }
+  if (!agreed) throw CommError(CommError::Cause::mismatch, disagreement());
+}
+
+std::string Call::disagreement() const {
+  std::string text = fmt::format(
+      "the ranks of domain '{}' do not call the same as #{} on channel {}:", domain_.name,
+      sequence_, what_.channel);
+  for (std::uint32_t other = 0; other < size(); ++other)
+    text +=
+        fmt::format("{} rank {}: {}", other == 0 ? "" : ";", other, describe_record(record(other)));
+  return text + ". Nothing was done; all ranks get this error.";
+}
+
+void Call::step() {
+  own_.own.steps = (own_.own.steps + 1) & kCountMask;
+  publish(waits_, own_.progress.count, own_.own.steps);
+}
+
+void Call::await_step(std::uint32_t rank, std::uint32_t target) {
+  if (rank == domain_.rank) return;
+  (void)await(domain_, waits_, channel_.control(rank).progress.count, target, reason(rank));
+}
+
+void Call::wait_for(std::uint32_t rank) { await_step(rank, own_.own.steps); }
+
+void Call::wait_for(std::uint32_t rank, std::uint32_t steps) {
+  await_step(rank, (first_step_ + steps) & kCountMask);
+}
+
+void Call::meet_at_step() {
+  step();
+  for (std::uint32_t other = 0; other < size(); ++other)
+    wait_for(other);
+}
+
+void Call::abandon(std::string_view why) noexcept {
+  note_fault(domain_, rank(),
+             fmt::format("in {} #{} on channel {}: {}", name_of(what_.kind), sequence_,
+                         what_.channel, why));
+  mark_channel_gone(domain_, rank(), what_.channel);
+}
+
+}  // namespace strata::comm

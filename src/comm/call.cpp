@@ -126,10 +126,10 @@ std::string describe(const DomainContext& domain, const WaitReason& reason) {
                      reason.peer);
 }
 
-std::uint32_t await(const DomainContext& domain, const CommWaits& waits, Signal& word,
-                    std::uint32_t target, const WaitReason& reason) {
+void await(const DomainContext& domain, const CommWaits& waits, Signal& word, std::uint32_t target,
+           const WaitReason& reason) {
   std::uint32_t value = load(word);
-  while (!reached(value, target) || (value & kGoneBit) != 0) {
+  while (!reached(value, target)) {
     if ((value & kGoneBit) != 0) throw_gone(domain, reason);
     if (!spin_while(word, value, domain.size)) {
       const ShownWait shown(domain, reason);
@@ -144,7 +144,6 @@ std::uint32_t await(const DomainContext& domain, const CommWaits& waits, Signal&
     }
     value = load(word);
   }
-  return value;
 }
 
 void publish(const CommWaits& waits, Signal& word, std::uint32_t value) {
@@ -226,7 +225,7 @@ void Call::meet() {
   bool agreed = record(rank()).kind != CollectiveKind::refused;
   for (std::uint32_t other = 0; other < size(); ++other) {
     if (other == rank()) continue;
-    (void)await(domain_, waits_, post_of(other).sequence, sequence_, reason(other));
+    await(domain_, waits_, post_of(other).sequence, sequence_, reason(other));
     agreed = agreed && agree(other);
   }
   if (!agreed) throw CommError(CommError::Cause::mismatch, disagreement());
@@ -249,7 +248,7 @@ void Call::step() {
 
 void Call::await_step(std::uint32_t rank, std::uint32_t target) {
   if (rank == domain_.rank) return;
-  (void)await(domain_, waits_, channel_.control(rank).progress.count, target, reason(rank));
+  await(domain_, waits_, channel_.control(rank).progress.count, target, reason(rank));
 }
 
 void Call::wait_for(std::uint32_t rank) { await_step(rank, own_.own.steps); }

@@ -46,10 +46,10 @@ struct WaitReason {
 /// "rank 2 of domain 'tp' waits in all_reduce #3 on channel 0 for rank 0"
 [[nodiscard]] std::string describe(const DomainContext& domain, const WaitReason& reason);
 
-/// Waits until the word has come to `target` and returns it. Throws CommError if its writer is
-/// gone, and whatever the caller's waits throw.
-std::uint32_t await(const DomainContext& domain, const detail::CommWaits& waits, Signal& word,
-                    std::uint32_t target, const WaitReason& reason);
+/// Waits until the word has come to `target`. Throws CommError if its writer is gone before that,
+/// and whatever the caller's waits throw. What a rank did before it was gone is still good.
+void await(const DomainContext& domain, const detail::CommWaits& waits, Signal& word,
+           std::uint32_t target, const WaitReason& reason);
 /// Stores a word of this rank and wakes who waits for it.
 void publish(const detail::CommWaits& waits, Signal& word, std::uint32_t value);
 

@@ -44,8 +44,8 @@ class End {
 
   /// Waits for a count of the peer. `number`: of the slot, for messages.
   void await_peer(Signal& word, std::uint32_t target) const {
-    (void)await(domain_, waits_, word, target & kCountMask,
-                {CollectiveKind::none, target & kCountMask, index_, peer_});
+    await(domain_, waits_, word, target & kCountMask,
+          {CollectiveKind::none, target & kCountMask, index_, peer_});
   }
   void count_up(Signal& word) const {
     publish(waits_, word, (value_of(word).load(std::memory_order_relaxed) + 1) & kCountMask);

@@ -13,4 +13,7 @@ void add_graph_series(std::vector<Series>& all, double budget_ms);
 /// Worker processes beside what one would write by hand (node_bench.cpp).
 void add_node_series(std::vector<Series>& all, double budget_ms);
 
+/// Collectives over shared windows beside MPI (comm_bench.cpp).
+void add_comm_series(std::vector<Series>& all, double budget_ms);
+
 }  // namespace strata::bench

@@ -69,6 +69,7 @@ int run(const Options& options) {
   std::vector<Series> all;
   add_graph_series(all, options.budget_ms);
   add_node_series(all, options.budget_ms);
+  add_comm_series(all, options.budget_ms);
   std::erase_if(all, [&](const Series& series) { return !selects(options.name, series); });
   if (all.empty()) {
     fmt::print(stderr, "strata-bench: nothing is called '{}'; --list shows all\n", options.name);

@@ -100,6 +100,8 @@ struct CommWaits {
   /// Whether to give up now; looked at on entry.
   bool (*cancelled)(const CommWaits&) = nullptr;
   const void* owner = nullptr;
+  /// How often a wait gives the CPU away before it sleeps. A core has other blocks to run.
+  std::uint32_t yields = 100;
 };
 
 /// What the library does for code that is linked against nothing.

@@ -14,7 +14,7 @@ struct Row {
   std::uint32_t ranks;         ///< Up to so many.
   std::uint64_t one_phase_to;  ///< Bytes of one rank's input up to which one phase is faster.
 };
-constexpr std::array<Row, 4> kTable = {{{2, 8192}, {4, 4096}, {8, 2048}, {kMaxRanks, 1024}}};
+constexpr std::array<Row, 4> kTable = {{{2, 1024}, {4, 8192}, {8, 4096}, {kMaxRanks, 1024}}};
 
 }  // namespace
 

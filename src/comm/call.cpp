@@ -1,7 +1,9 @@
 #include "comm/call.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "comm/signal.hpp"
@@ -14,8 +16,8 @@ namespace {
 using detail::CollectiveKind;
 using detail::CommWaits;
 
-/// How long a wait spins if there is a CPU for each rank: about what it costs to sleep and be
-/// woken.
+/// How long a wait spins if there is a CPU for each rank: about what it costs to sleep and be woken
+/// on an idle machine.
 constexpr std::uint64_t kSpinCycles = 60'000;
 /// Looks between two readings of the cycle counter; and all that there are with more ranks than
 /// CPUs, where the one that is waited for may need this very CPU.
@@ -41,6 +43,21 @@ bool spin_while(Signal& word, std::uint32_t seen, std::uint32_t ranks) noexcept 
   do {
     if (look()) return true;
   } while (os::cycle_count() - begin < kSpinCycles);
+  return false;
+}
+
+/// Gives the CPU to whoever wants it and looks again, so often. Costs a microsecond each where
+/// nobody does.
+///
+/// Why not sleep at once: on a busy machine a thread that is woken may wait for milliseconds until
+/// the one that has its CPU is at the end of its slice. Meanwhile its waker has nothing to do and
+/// sleeps too, and so they go on taking turns. Threads that stay runnable get their slices at about
+/// the same time.
+bool yield_while(Signal& word, std::uint32_t seen, std::uint32_t times) noexcept {
+  for (; times > 0; --times) {
+    sched_yield();
+    if (load(word) != seen) return true;
+  }
   return false;
 }
 
@@ -126,23 +143,28 @@ std::string describe(const DomainContext& domain, const WaitReason& reason) {
                      reason.peer);
 }
 
+namespace {
+/// Sleeps as the caller of the collective sleeps.
+void sleep_on(const DomainContext& domain, const CommWaits& waits, Signal& word, std::uint32_t seen,
+              const WaitReason& reason) {
+  const ShownWait shown(domain, reason);
+  switch (waits.wait(waits, &word, Compare::not_equal, seen)) {
+    case CommWaits::End::satisfied:
+      return;
+    case CommWaits::End::cancelled:
+      throw Cancelled(describe(domain, reason) + ": cancelled");
+    case CommWaits::End::deadline:
+      throw DeadlineExceeded(describe(domain, reason) + ": its deadline has passed");
+  }
+}
+}  // namespace
+
 void await(const DomainContext& domain, const CommWaits& waits, Signal& word, std::uint32_t target,
            const WaitReason& reason) {
-  std::uint32_t value = load(word);
-  while (!reached(value, target)) {
+  for (std::uint32_t value = load(word); !reached(value, target); value = load(word)) {
     if ((value & kGoneBit) != 0) throw_gone(domain, reason);
-    if (!spin_while(word, value, domain.size)) {
-      const ShownWait shown(domain, reason);
-      switch (waits.wait(waits, &word, Compare::not_equal, value)) {
-        case CommWaits::End::satisfied:
-          break;
-        case CommWaits::End::cancelled:
-          throw Cancelled(describe(domain, reason) + ": cancelled");
-        case CommWaits::End::deadline:
-          throw DeadlineExceeded(describe(domain, reason) + ": its deadline has passed");
-      }
-    }
-    value = load(word);
+    if (spin_while(word, value, domain.size) || yield_while(word, value, waits.yields)) continue;
+    sleep_on(domain, waits, word, value, reason);
   }
 }
 

@@ -9,6 +9,9 @@ namespace {
 /// How long a cancellation may go unnoticed.
 constexpr std::chrono::milliseconds kLook{10};
 
+/// Two milliseconds of CPU time on a machine that is otherwise idle, hardly any on a busy one.
+constexpr std::uint32_t kYields = 2000;
+
 const PlainWaits& plain(const detail::CommWaits& waits) noexcept {
   return static_cast<const PlainWaits&>(waits);
 }
@@ -16,6 +19,7 @@ const PlainWaits& plain(const detail::CommWaits& waits) noexcept {
 
 PlainWaits::PlainWaits(const Options& options) noexcept : options_(options) {
   wait = &PlainWaits::wait_on;
+  yields = kYields;
   notify = [](const CommWaits&, Signal* signal, SignalOp op, std::uint32_t value) {
     if (change(*signal, op, value)) wake(*signal);
   };

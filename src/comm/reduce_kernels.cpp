@@ -6,15 +6,16 @@
 #include <utility>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <emmintrin.h>
 #endif
 
 namespace strata::comm {
 
-extern const ReduceLoops reduce_loops_plain;
+extern const ReduceLoops kReduceLoopsPlain;
 #if defined(STRATA_REDUCE_X86)
-extern const ReduceLoops reduce_loops_avx2;
-extern const ReduceLoops reduce_loops_avx512;
+extern const ReduceLoops kReduceLoopsAvx2;
+extern const ReduceLoops kReduceLoopsAvx512;
 #endif
 
 namespace {
@@ -25,15 +26,23 @@ struct Versions {
   std::size_t count = 0;
 };
 
+#if defined(STRATA_REDUCE_X86)
+/// __builtin_cpu_supports of clang does not know it.
+bool has_f16c() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 Versions find_versions() noexcept {
   Versions found;
-  found.all[found.count++] = &reduce_loops_plain;
+  found.all[found.count++] = &kReduceLoopsPlain;
 #if defined(STRATA_REDUCE_X86)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-    found.all[found.count++] = &reduce_loops_avx2;
+  if (__builtin_cpu_supports("avx2") && has_f16c()) {
+    found.all[found.count++] = &kReduceLoopsAvx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      found.all[found.count++] = &reduce_loops_avx512;
+      found.all[found.count++] = &kReduceLoopsAvx512;
   }
 #endif
   return found;

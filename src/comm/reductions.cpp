@@ -10,7 +10,7 @@ namespace strata::comm {
 namespace {
 
 /// From here on a call's data is larger than what caches will hold until it is read again.
-constexpr std::uint64_t kPastCachesBytes = std::uint64_t{24} << 20;
+constexpr std::uint64_t kPastCachesBytes = std::uint64_t{48} << 20;
 
 /// Addresses of one array on each rank.
 class Arrays {

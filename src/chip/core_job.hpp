@@ -132,7 +132,8 @@ struct Place : detail::KernelBlock {
   MixedBlock* mixed = nullptr;  ///< Null for tasks of one lane.
   class CorePool::Impl* pool = nullptr;
   Place* next_due = nullptr;  ///< Guarded by the pool's mutex.
-  // Written by the thread that runs here (or allots), relaxed: each is looked at by itself.
+  // Written by the thread that runs here (or allots); all but `runner` relaxed: each is looked at
+  // by itself.
   std::atomic<Runner*> runner{nullptr};
   std::atomic<State> state{State::idle};
   std::atomic<std::uint64_t> since{0};  ///< os::cycle_count().

@@ -242,7 +242,8 @@ void CorePool::Impl::start(DispatchId dispatch, TaskContext& context, const Laun
 
 std::exception_ptr CorePool::Impl::execute(Runner& runner, Place& place) {
   const Job& job = *place.job;
-  place.runner.store(&runner, std::memory_order_relaxed);
+  // Release: who finds the runner here finds it made.
+  place.runner.store(&runner, std::memory_order_release);
   place.set_state(Place::State::running);
   runner.place = &place;
   if (job.failed.load(std::memory_order_acquire)) return nullptr;

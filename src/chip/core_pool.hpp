@@ -99,7 +99,8 @@ class CorePool {
   void set_threads(unsigned threads);
   /// One lane at a time, each drawn from `seed` among those that could start or go on; only
   /// run_one() starts them, and returns when no lane that has begun can go on. For runs that
-  /// explore schedules. Requires that no task is in the pool; so does stop_exploring().
+  /// explore schedules. Seed 0: the oldest task first, on the first core that is free. Requires
+  /// that no task is in the pool; so does stop_exploring().
   void explore(std::uint64_t seed);
   void stop_exploring();
 

@@ -62,6 +62,12 @@ class CorePool::Impl {
   /// thread that can't be made.
   void enter_wait(Runner& runner);
   void leave_wait(Runner& runner) noexcept;
+  /// Before a lane that is about to sleep looks whether it is still wanted. It and wake_waits()
+  /// change one word: of a cancellation and a wait that begins, either the lane comes later, and
+  /// sees the cancellation, or wake_waits() does, and sees the lane.
+  void look_for_cancellation() noexcept {
+    (void)cancellations_.fetch_add(0, std::memory_order_acq_rel);
+  }
   /// Sleeps until woken; exploring: until it is its turn.
   void sleep(Runner& runner);
   [[nodiscard]] bool exploring() const noexcept {
@@ -179,6 +185,7 @@ class CorePool::Impl {
 
   alignas(64) std::atomic<std::uint32_t> work_{0};
   std::atomic<bool> exploring_{false};  ///< Written under the mutex.
+  std::atomic<std::uint32_t> cancellations_{0};
 };
 
 }  // namespace strata::chip

@@ -8,7 +8,6 @@
 #include <memory>
 #include <typeinfo>
 
-#include "base/duration_text.hpp"
 #include "chip/core_pool_impl.hpp"
 #include "chip/kernel_services.hpp"
 #include "os/cpu.hpp"
@@ -177,7 +176,7 @@ std::vector<CoreStatus> CorePool::Impl::status() const {
     core.blocks = place.blocks;
     core.waits_for = wait_text(place);
     core.arguments = argument_texts(place.arguments);
-    const Runner* const runner = place.runner.load(std::memory_order_relaxed);
+    const Runner* const runner = place.runner.load(std::memory_order_acquire);
     if (runner != nullptr && core.state != CoreStatus::State::allotted) {
       core.thread = runner->thread.load(std::memory_order_relaxed);
     }
@@ -192,7 +191,6 @@ std::vector<CoreStatus> CorePool::Impl::status() const {
 
 std::string CoreStatus::to_string() const {
   std::string text = core_text(core, cluster, lane);
-  const std::string time = base::duration_text(since);
   switch (state) {
     case State::idle:
       return text + " is idle";
@@ -208,7 +206,7 @@ std::string CoreStatus::to_string() const {
   }
   text += fmt::format(" kernel '{}', task {}", kernel, task.number());
   if (!task_name.empty()) text += fmt::format(" '{}'", task_name);
-  return text + fmt::format(", block {} of {}, for {}", block, blocks, time);
+  return text + fmt::format(", block {} of {}", block, blocks);
 }
 
 // ---- Crash records ------------------------------------------------------------------------------

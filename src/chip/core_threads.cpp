@@ -45,8 +45,16 @@ CorePool::Impl::~Impl() {
     for (Runner& runner : runners_)
       runner.parker.unpark();
   }
-  for (const pthread_t thread : threads_)
+  for (std::size_t joined = 0;; ++joined) {
+    pthread_t thread{};
+    {
+      // A carrier may have made another before it saw that it must stop.
+      const Lock lock(*this);
+      if (joined == threads_.size()) return;
+      thread = threads_[joined];
+    }
     pthread_join(thread, nullptr);
+  }
 }
 
 // ---- Who is needed ------------------------------------------------------------------------------
@@ -313,6 +321,7 @@ bool CorePool::Impl::may_spin() const noexcept {
 }
 
 void CorePool::Impl::wake_waits(const Job* job) {
+  (void)cancellations_.fetch_add(1, std::memory_order_acq_rel);  // See look_for_cancellation().
   for (Place& place : schedule_.places()) {
     // A lane that is being looked at by a report may be about to wait: so it is tried until the
     // look is over.
@@ -322,7 +331,7 @@ void CorePool::Impl::wake_waits(const Job* job) {
         sched_yield();
         continue;
       }
-      Runner* const runner = place.runner.load(std::memory_order_relaxed);
+      Runner* const runner = place.runner.load(std::memory_order_acquire);
       if ((job == nullptr || place.job == job) && runner != nullptr) {
         wake_signal_wait(place);
         runner->wake();

@@ -30,6 +30,31 @@ Explorer::Choices Explorer::choices() {
   return all;
 }
 
+/// The number of one of the choices: lanes that stand, then those that are due, then tasks.
+std::size_t Explorer::choose(const Choices& all) {
+  const std::size_t count = all.standing.size() + all.due.size() + all.jobs.size();
+  if (!in_order_) return draw() % count;
+  // What has begun comes before what has not, of one task.
+  std::size_t number = 0;
+  std::size_t first = 0;
+  std::uint64_t oldest = ~std::uint64_t{0};
+  const auto look = [&](const Job& job) {
+    const std::uint64_t task = job.context->task().value;
+    if (task < oldest) {
+      oldest = task;
+      first = number;
+    }
+    ++number;
+  };
+  for (const Runner* const runner : all.standing)
+    look(*runner->place->job);
+  for (const Place* const place : all.due)
+    look(*place->job);
+  for (const Job* const job : all.jobs)
+    look(*job);
+  return first;
+}
+
 bool Explorer::run() {
   CorePool::Impl::Lock lock(pool_);
   if (conducting_) return false;
@@ -45,7 +70,7 @@ bool Explorer::run() {
     const std::size_t begun = all.due.size() + all.standing.size();
     if (begun + all.jobs.size() == 0 || (any && begun == 0)) break;
     any = true;
-    std::uint64_t drawn = draw() % (begun + all.jobs.size());
+    std::size_t drawn = choose(all);
     if (drawn < all.standing.size()) {
       Runner& runner = *all.standing[drawn];
       active_ = &runner;
@@ -55,9 +80,10 @@ bool Explorer::run() {
       continue;
     }
     drawn -= all.standing.size();
-    Place* const place = drawn < all.due.size()
-                             ? pool_.schedule_.take_due(*all.due[drawn])
-                             : pool_.schedule_.start(*all.jobs[drawn - all.due.size()], draw());
+    Place* const place =
+        drawn < all.due.size()
+            ? pool_.schedule_.take_due(*all.due[drawn])
+            : pool_.schedule_.start(*all.jobs[drawn - all.due.size()], in_order_ ? 0 : draw());
     ++pool_.awake_;
     ++pool_.looking_;
     const CorePool::Impl::Wake wake = pool_.next_thread(false);

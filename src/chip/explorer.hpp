@@ -4,6 +4,7 @@
 // could start, a lane that is due, a lane whose wait may be over - has a carrier do it, and waits
 // until that lane has returned or waits. So a seed and a program give one order. What other chips
 // signal comes when it comes; a lane that waited for that while nobody conducts goes on by itself.
+// Seed 0 draws nothing: the oldest task goes first, on the first core that is free.
 //
 // Thread safety: guarded by the pool's mutex, save where said.
 //
@@ -22,7 +23,8 @@ namespace strata::chip {
 
 class Explorer {
  public:
-  Explorer(CorePool::Impl& pool, std::uint64_t seed) noexcept : pool_(pool), state_(seed) {}
+  Explorer(CorePool::Impl& pool, std::uint64_t seed) noexcept
+      : pool_(pool), state_(seed), in_order_(seed == 0) {}
   Explorer(const Explorer&) = delete;
   Explorer& operator=(const Explorer&) = delete;
 
@@ -42,11 +44,13 @@ class Explorer {
     std::vector<Runner*> standing;
   };
   [[nodiscard]] Choices choices();
+  [[nodiscard]] std::size_t choose(const Choices& all);
   std::uint64_t draw() noexcept;
   void turn_over(Runner& runner) noexcept;
 
   CorePool::Impl& pool_;
   std::uint64_t state_;
+  const bool in_order_;
   bool conducting_ = false;
   Runner* active_ = nullptr;
   os::Parker parker_;  ///< Of the thread that conducts.

@@ -52,9 +52,7 @@ Place& place_of(const KernelBlock& block) noexcept {
 
 /// Why what the lane waits for is of no use any more; null if it is of use.
 const char* why_unwanted(const Place& place) noexcept {
-  // Sequentially consistent: of a wait that begins and a CorePool::wake_waits() that follows a
-  // cancellation, either this sees the cancellation or that sees the lane, which it wakes.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  place.pool->look_for_cancellation();
   if (place.job->failed.load(std::memory_order_acquire)) return "another lane of the task failed";
   return place.job->context->cancelled() ? "the run was cancelled" : nullptr;
 }
@@ -212,8 +210,13 @@ void wait_in_block(Place& place, WaitKind kind, unsigned index, const Step& step
     check_wanted(place);
     {
       const std::lock_guard lock(block.mutex);
-      if (step()) return;
-      block.waiters[index_of(place.lane)] = {&waiting.runner(), kind, index};
+      MixedBlock::Waiter& waiter = block.waiters[index_of(place.lane)];
+      if (step()) {
+        // In the same hold: once it has what it waited for it must not be seen to wait.
+        waiter = {};
+        return;
+      }
+      waiter = {&waiting.runner(), kind, index};
       if (never_ends(block)) fail_never(place, block);
     }
     waiting.sleep();

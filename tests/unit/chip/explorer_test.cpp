@@ -96,6 +96,22 @@ TEST(Explorer, SeedsDifferInWhatGoesFirstAndInWhere) {
   EXPECT_GE(firsts.size(), 12U);
 }
 
+TEST(Explorer, SeedZeroIsTheOrderOfSubmission) {
+  PoolRig rig("a2a3sim:clusters=3");
+  Story story;
+  rig.pool().explore(0);
+  rig.run(rig.aiv(tell), &story, 0);
+  rig.run(rig.aic(tell).blocks(2), &story, 1);
+  rig.run(rig.mixed(tell, tell), &story, 2);
+  rig.run(rig.aiv(tell), &story, 3);
+  while (rig.pool().run_one()) {
+  }
+  rig.wait_all();
+  rig.pool().stop_exploring();
+  EXPECT_EQ(story.lines,
+            (std::vector<std::string>{"0at1.0", "1at0.0", "1at0.1", "2at0.0", "2at1.0", "3at1.0"}));
+}
+
 TEST(Explorer, OneClusterIsEnough) {
   PoolRig rig("a2a3sim:clusters=1");
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

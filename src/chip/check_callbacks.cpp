@@ -8,7 +8,10 @@
 // Thread safety: all, any thread.
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <vector>
 
 #include "chip/check_task.hpp"
 
@@ -182,15 +185,70 @@ STRATA_CALLBACK void* strata_check_memset(void* to, int value, std::size_t bytes
   return std::memset(to, value, bytes);
 }
 
-extern "C" void* __cxa_allocate_exception(std::size_t bytes) noexcept;
-/// The constructor of what a kernel throws may be part of the kernel.
-STRATA_CALLBACK void* strata_check_allocate_exception(std::size_t bytes) {
-  void* const memory = __cxa_allocate_exception(bytes);
-  if (::strata::chip::CheckedThread* const thread = ::strata::chip::current_checked_thread) {
-    thread->exception_memory = memory;
-    thread->exception_memory_bytes = bytes;
-  }
+// ---- Memory of the kernel's own: for its vectors, strings and exceptions
+// -------------------------
+
+namespace {
+
+void* own(void* memory, std::size_t bytes) {
+  ::strata::chip::CheckedThread* const thread = ::strata::chip::current_checked_thread;
+  if (thread != nullptr && memory != nullptr) thread->own_memory.push_back({memory, bytes});
   return memory;
+}
+
+void disown(const void* memory) {
+  ::strata::chip::CheckedThread* const thread = ::strata::chip::current_checked_thread;
+  if (thread == nullptr) return;
+  std::erase_if(thread->own_memory, [memory](const auto& own) { return own.begin == memory; });
+}
+
+}  // namespace
+
+STRATA_CALLBACK void* strata_check_malloc(std::size_t bytes) {
+  return own(std::malloc(bytes), bytes);
+}
+STRATA_CALLBACK void* strata_check_calloc(std::size_t count, std::size_t bytes) {
+  return own(std::calloc(count, bytes), count * bytes);
+}
+STRATA_CALLBACK void* strata_check_realloc(void* memory, std::size_t bytes) {
+  disown(memory);
+  return own(std::realloc(memory, bytes), bytes);
+}
+STRATA_CALLBACK void strata_check_free(void* memory) {
+  disown(memory);
+  std::free(memory);
+}
+// Operators new and delete, by their names for the linker. The library's operator delete looks at
+// neither size nor alignment.
+#define STRATA_NEW(letter)                                                                  \
+  STRATA_CALLBACK void* strata_check__Zn##letter##m(std::size_t bytes) {                    \
+    return own(::operator new(bytes), bytes);                                               \
+  }                                                                                         \
+  STRATA_CALLBACK void* strata_check__Zn##letter##mSt11align_val_t(std::size_t bytes,       \
+                                                                   std::size_t alignment) { \
+    return own(::operator new (bytes, std::align_val_t{alignment}), bytes);                 \
+  }
+STRATA_NEW(w)
+STRATA_NEW(a)
+
+#define STRATA_DELETE(name, ...)                                                         \
+  STRATA_CALLBACK void strata_check__Zd##name(void* memory __VA_OPT__(, ) __VA_ARGS__) { \
+    disown(memory);                                                                      \
+    ::operator delete(memory);                                                           \
+  }
+STRATA_DELETE(lPv)
+STRATA_DELETE(aPv)
+STRATA_DELETE(lPvm, std::size_t)
+STRATA_DELETE(aPvm, std::size_t)
+STRATA_DELETE(lPvSt11align_val_t, std::size_t)
+STRATA_DELETE(aPvSt11align_val_t, std::size_t)
+STRATA_DELETE(lPvmSt11align_val_t, std::size_t, std::size_t)
+STRATA_DELETE(aPvmSt11align_val_t, std::size_t, std::size_t)
+
+extern "C" void* __cxa_allocate_exception(std::size_t bytes) noexcept;
+/// The constructor of what a kernel throws may be part of the kernel. Whoever catches it frees it.
+STRATA_CALLBACK void* strata_check___cxa_allocate_exception(std::size_t bytes) {
+  return own(__cxa_allocate_exception(bytes), bytes);
 }
 
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

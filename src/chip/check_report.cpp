@@ -1,6 +1,9 @@
 // The words of checking mode's reports.
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <span>
@@ -19,6 +22,18 @@ std::string times(std::uint64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+/// Where a file in memory can be opened, by its inode; empty if nowhere.
+std::string memory_file(std::uint64_t inode) {
+  for (const os::OpenDescriptor& open : os::open_descriptors(::getpid())) {
+    struct stat status {};
+    if (open.target.starts_with("/memfd:") && ::fstat(open.fd, &status) == 0 &&
+        status.st_ino == inode) {
+      return fmt::format("/proc/self/fd/{}", open.fd);
+    }
+  }
+  return "";
+}
+
 /// This process as a crash that has not happened: what the symboliser takes.
 std::vector<trace::StackFrame> symbolised(const std::vector<std::uintptr_t>& addresses,
                                           bool return_addresses) {
@@ -27,9 +42,16 @@ std::vector<trace::StackFrame> symbolised(const std::vector<std::uintptr_t>& add
   const std::string maps = os::read_small_file("/proc/self/maps").value_or("");
   trace::MapsParser parser(maps);
   while (const auto line = parser.next()) {
-    const bool deleted = line->path.ends_with(kDeleted);
-    std::string_view path = line->path;
-    if (deleted) path.remove_suffix(kDeleted.size());
+    bool deleted = line->path.ends_with(kDeleted);
+    std::string path(line->path);
+    if (deleted) path.resize(path.size() - kDeleted.size());
+    // A program that could not be loaded from a folder: it has no name, though it is there.
+    if (deleted && path.starts_with("/memfd:")) {
+      if (std::string open = memory_file(line->inode); !open.empty()) {
+        path = std::move(open);
+        deleted = false;
+      }
+    }
     report.maps.push_back({.begin = line->begin,
                            .end = line->end,
                            .file_offset = line->file_offset,
@@ -37,7 +59,7 @@ std::vector<trace::StackFrame> symbolised(const std::vector<std::uintptr_t>& add
                            .readable = line->readable,
                            .executable = line->executable,
                            .deleted = deleted,
-                           .path = std::string(path)});
+                           .path = std::move(path)});
   }
   // The first frame of a crash is where it was, those behind it are return addresses.
   if (return_addresses) report.frames.push_back(0);
@@ -49,14 +71,9 @@ std::vector<trace::StackFrame> symbolised(const std::vector<std::uintptr_t>& add
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string line_text(const std::string& file, int line) {
-  return fmt::format("{}:{}", file, line);
+CodePlace::Line line_of(const std::string& file, int line) {
+  return {fmt::format("{}:{}", file, line), file.starts_with("/usr/")};
 }
-
-/// Of the compiler and its libraries: what is inlined from there is told by who calls it.
-bool is_system_header(const std::string& file) { return file.starts_with("/usr/"); }
-
-const std::string& place_text(const CodePlace& place) { return place.lines[place.own]; }
 
 const char* lane_name(ClusterLane lane) {
   constexpr std::array kNames = {"AIC", "AIV 0", "AIV 1"};
@@ -101,26 +118,36 @@ std::vector<CodePlace> code_places(const std::vector<std::uintptr_t>& addresses)
   std::vector<CodePlace> places;
   places.reserve(addresses.size());
   for (const trace::StackFrame& frame : symbolised(addresses, /*return_addresses=*/true)) {
-    CodePlace place;
-    place.module = frame.module;
+    CodePlace place{.lines = {}, .module = frame.module};
     if (frame.file.empty()) {
-      place.lines.push_back(fmt::format("{}+{:#x}{}", file_name(frame.module), frame.offset,
-                                        frame.note.empty() ? "" : " [" + frame.note + "]"));
-      places.push_back(std::move(place));
-      continue;
-    }
-    place.lines.push_back(line_text(frame.file, frame.line));
-    bool found = !is_system_header(frame.file);
-    for (const trace::SourceLine& call : frame.called_at) {
-      if (call.line == 0) continue;
-      place.lines.push_back(line_text(call.file, call.line));
-      if (found || is_system_header(call.file)) continue;
-      found = true;
-      place.own = place.lines.size() - 1;
+      place.lines.push_back({fmt::format("{}+{:#x}{}", file_name(frame.module), frame.offset,
+                                         frame.note.empty() ? "" : " [" + frame.note + "]"),
+                             false});
+    } else {
+      place.lines.push_back(line_of(frame.file, frame.line));
+      for (const trace::SourceLine& call : frame.called_at) {
+        if (call.line != 0) place.lines.push_back(line_of(call.file, call.line));
+      }
     }
     places.push_back(std::move(place));
   }
   return places;
+}
+
+std::vector<std::string> lines_of_access(std::span<const CodePlace> stack) {
+  std::vector<CodePlace::Line> lines;
+  for (const CodePlace& place : stack) {
+    // Beyond the kernel's own function are the runtime's.
+    if (place.module != stack.front().module) break;
+    lines.insert(lines.end(), place.lines.begin(), place.lines.end());
+  }
+  auto first = std::find_if(lines.begin(), lines.end(),
+                            [](const CodePlace::Line& line) { return !line.of_system; });
+  if (first == lines.end()) first = lines.begin();
+  std::vector<std::string> text;
+  for (; first != lines.end(); ++first)
+    text.push_back(first->text);
+  return text;
 }
 
 std::string variable_at(std::uintptr_t address) {
@@ -148,31 +175,23 @@ std::string CheckSession::Impl::owner_text(const Violation& violation) const {
   return "";
 }
 
-std::string CheckSession::Impl::violation_text(const Violation& violation,
-                                               std::span<const CodePlace> places) const {
+std::string CheckSession::Impl::violation_text(const Told& told) const {
+  const Violation& violation = told.violation;
   std::string text = fmt::format(
       "{}: kernel '{}' {} {} at {:#x}\n     {}{}\n     in {}, block {} of {}, on core {} "
       "(cluster {}, {})",
-      place_text(places.front()), violation.kernel,
+      told.lines.front(), violation.kernel,
       violation.access == CheckedAccess::load ? "reads" : "writes",
       times(violation.bytes, "byte", "bytes"), violation.address, fault_text(violation),
       owner_text(violation), task_text(violation.task, violation.task_name), violation.block,
       violation.blocks, violation.core, violation.cluster, lane_name(violation.lane));
   if (violation.count > 1) text += fmt::format("; {} times in all", violation.count);
-  // How the kernel came there, if it was not in its own function.
-  const auto tell = [&](const CodePlace& place, std::size_t first) {
-    for (std::size_t i = first; i < place.lines.size(); ++i)
-      text += fmt::format("\n     called at {}", place.lines[i]);
-  };
-  tell(places.front(), places.front().own + 1);
-  for (const CodePlace& place : places.subspan(1)) {
-    if (place.module != places.front().module) break;
-    tell(place, place.own);
-  }
+  for (std::size_t i = 1; i < told.lines.size(); ++i)
+    text += fmt::format("\n     called at {}", told.lines[i]);
   return text;
 }
 
-/// One for each line and argument, with where its frames are.
+/// One for each line and argument.
 std::vector<CheckSession::Impl::Told> CheckSession::Impl::by_line() const {
   std::vector<std::uintptr_t> addresses;
   for (const Key& key : order_) {
@@ -180,20 +199,19 @@ std::vector<CheckSession::Impl::Told> CheckSession::Impl::by_line() const {
     addresses.insert(addresses.end(), stack.begin(), stack.end());
   }
   const std::vector<CodePlace> places = code_places(addresses);
+  std::span<const CodePlace> rest = places;
   std::vector<Told> told;
   std::map<std::tuple<std::string, std::string, CheckedAccess, Fault, std::size_t>, std::size_t>
       known;
-  auto next = places.begin();
   for (const Key& key : order_) {
     const Violation& violation = violations_.at(key);
-    const auto first = next;
-    next += static_cast<std::ptrdiff_t>(violation.stack.size());
-    const auto [found, is_new] =
-        known.try_emplace({violation.kernel, place_text(*first), violation.access, violation.fault,
-                           violation.nearest},
-                          told.size());
+    std::vector<std::string> lines = lines_of_access(rest.first(violation.stack.size()));
+    rest = rest.subspan(violation.stack.size());
+    const auto [found, is_new] = known.try_emplace(
+        {violation.kernel, lines.front(), violation.access, violation.fault, violation.nearest},
+        told.size());
     if (is_new) {
-      told.push_back({violation, {first, next}});
+      told.push_back({violation, std::move(lines)});
     } else {
       told[found->second].violation.count += violation.count;
     }
@@ -209,7 +227,7 @@ std::string CheckSession::Impl::report() const {
                   times(total_, "time", "times"));
   std::size_t number = 0;
   for (const Told& told : by_line()) {
-    text += fmt::format("\n  {}. {}", ++number, violation_text(told.violation, told.places));
+    text += fmt::format("\n  {}. {}", ++number, violation_text(told));
   }
   if (unlisted_ > 0) {
     text += fmt::format("\n  and {} at further places, which are not listed",

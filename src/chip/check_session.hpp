@@ -36,8 +36,11 @@ struct Violation {
 
 /// Where an instruction is in the source.
 struct CodePlace {
-  std::vector<std::string> lines = {};  ///< "x.cpp:12"; what is inlined there first. Not empty.
-  std::size_t own = 0;  ///< The first of the lines that is not in a header of the system.
+  struct Line {
+    std::string text = {};   ///< "x.cpp:12", or what else is known.
+    bool of_system = false;  ///< In a header of the compiler or its libraries.
+  };
+  std::vector<Line> lines = {};  ///< What is inlined there first. Not empty.
   std::string module = {};
 };
 
@@ -67,13 +70,12 @@ class CheckSession::Impl {
   };
   struct Told {
     Violation violation;
-    std::vector<CodePlace> places;  ///< Of its stack.
+    std::vector<std::string> lines;  ///< Where it is, and how the kernel came there.
   };
   using Key = std::tuple<std::string, std::uintptr_t, CheckedAccess, Fault, std::size_t>;
 
   [[nodiscard]] std::vector<Told> by_line() const;
-  [[nodiscard]] std::string violation_text(const Violation& violation,
-                                           std::span<const CodePlace> places) const;
+  [[nodiscard]] std::string violation_text(const Told& told) const;
   [[nodiscard]] std::string owner_text(const Violation& violation) const;
 
   const ChipProgramInfo program_;
@@ -91,6 +93,9 @@ class CheckSession::Impl {
 
 /// Where return addresses of this process are.
 [[nodiscard]] std::vector<CodePlace> code_places(const std::vector<std::uintptr_t>& addresses);
+/// The lines of a stack from the access outwards, as far as it is the kernel's; from the first on
+/// that is not in a header of the system.
+[[nodiscard]] std::vector<std::string> lines_of_access(std::span<const CodePlace> stack);
 /// "'counter' of libx.so", if that is known of an address of data.
 [[nodiscard]] std::string variable_at(std::uintptr_t address);
 

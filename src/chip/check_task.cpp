@@ -116,8 +116,8 @@ std::uint64_t CheckedThread::elsewhere(CheckedAccess access, std::uintptr_t addr
   if (access == CheckedAccess::load) {
     if (const std::uint64_t good = handed_over(address, bytes)) return good;
   }
-  if (const std::uint64_t good = within(address, bytes, exception_memory, exception_memory_bytes)) {
-    return good;
+  for (const Memory& memory : own_memory) {
+    if (const std::uint64_t good = within(address, bytes, memory.begin, memory.bytes)) return good;
   }
   const auto place = loaded_place(address);
   if (!place) return 0;

@@ -72,9 +72,12 @@ struct CheckedThread {
   const KernelEntry* entry = nullptr;
   const Kernel* kernel = nullptr;
   std::uintptr_t stack_end = 0;  ///< Of the kernel's part of the stack: its highest address.
-  /// What it throws, while it makes it.
-  const void* exception_memory = nullptr;
-  std::size_t exception_memory_bytes = 0;
+  /// What the kernel has allocated itself, and what it throws.
+  struct Memory {
+    const void* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::vector<Memory> own_memory = {};
 
   /// The last run of a region that was hit, by access: all its bytes may be accessed.
   struct Hit {

@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "chip/check_names.hpp"
 #include "chip/program_build.hpp"
 #include "chip/program_file.hpp"
 #include "strata/chip_error.hpp"
@@ -160,8 +161,8 @@ fs::path isolate(const BuildUnit& unit, const fs::path& object, const Toolchain&
   Words rename = {toolchain.objcopy, fmt::format("--redefine-sym={}={}", unit.entry, unit.symbol),
                   "--keep-global-symbol=" + unit.symbol};
   if (unit.check) {
-    for (const char* const function : {"memcpy", "memmove", "memset"})
-      rename.push_back(fmt::format("--redefine-sym={0}=strata_check_{0}", function));
+    for (const std::string_view function : kCheckedNames)
+      rename.push_back(fmt::format("--redefine-sym={0}={1}{0}", function, kCheckedPrefix));
   }
   rename.insert(rename.end(), {merged.string(), isolated.string()});
   (void)run_or_fail(rename, work, name);
@@ -273,6 +274,11 @@ bool is_seen(std::string_view symbol) {
   for (const std::string_view prefix : kPrefixes) {
     if (symbol.starts_with(prefix)) return true;
   }
+  // What the standard exceptions do with themselves.
+  const bool is_member = symbol.starts_with("_ZNSt") || symbol.starts_with("_ZNKSt");
+  const bool of_exception = symbol.find("9exception") != std::string_view::npos ||
+                            symbol.find("_error") != std::string_view::npos;
+  if (is_member && of_exception) return true;
   if (symbol.starts_with("_ZSt") && symbol.find("__throw_") != std::string_view::npos) return true;
   // operator new, new[], delete, delete[]
   for (const std::string_view prefix : {"_Znw", "_Zna", "_Zdl", "_Zda"}) {

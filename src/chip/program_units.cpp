@@ -8,6 +8,7 @@
 #include <set>
 #include <system_error>
 
+#include "chip/check_names.hpp"
 #include "chip/program_build.hpp"
 #include "chip/program_interface.hpp"
 #include "strata/chip_error.hpp"
@@ -111,7 +112,7 @@ Words candidate_folders(const ChipProgramSource& source, const KernelSource& ker
 
 /// Flags by which each access of a kernel becomes a call of ours (see chip/check.hpp).
 Words check_flags(const Toolchain& toolchain) {
-  Words flags = {"-O1", "-g", "-fno-omit-frame-pointer"};
+  Words flags = {"-O1", "-g", "-fno-omit-frame-pointer", fmt::format("-D{}", kCheckedLibraryMacro)};
   const auto add = [&](std::initializer_list<const char*> more) {
     flags.insert(flags.end(), more.begin(), more.end());
   };
@@ -156,6 +157,10 @@ Digest key_of(const BuildUnit& unit, const ChipProgramSource& source, const Tool
   KeyText key;
   key.add("unit 1").add(toolchain.identity).add_all(toolchain.command).add_all(unit.flags);
   key.add(unit.source.string()).add(unit.entry).add(unit.symbol).add(unit.check ? "check" : "");
+  if (unit.check) {
+    for (const std::string_view function : kCheckedNames)
+      key.add(function);
+  }
   for (const char* const name : kCompilerVariables) {
     const char* const value = std::getenv(name);
     key.add(value == nullptr ? "" : value);

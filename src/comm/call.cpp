@@ -23,6 +23,9 @@ constexpr std::uint64_t kSpinCycles = 60'000;
 /// CPUs, where the one that is waited for may need this very CPU.
 constexpr int kLooks = 32;
 
+/// How long a wait may go on yielding, some 20 ms: nobody looks at cancellation meanwhile.
+constexpr std::uint64_t kYieldCycles = 60'000'000;
+
 bool cpu_for_each(std::uint32_t ranks) noexcept {
   static const auto cpus = static_cast<std::uint32_t>(os::allowed_cpus());
   return ranks <= cpus;
@@ -54,7 +57,8 @@ bool spin_while(Signal& word, std::uint32_t seen, std::uint32_t ranks) noexcept 
 /// sleeps too, and so they go on taking turns. Threads that stay runnable get their slices at about
 /// the same time.
 bool yield_while(Signal& word, std::uint32_t seen, std::uint32_t times) noexcept {
-  for (; times > 0; --times) {
+  const std::uint64_t begin = os::cycle_count();
+  for (; times > 0 && os::cycle_count() - begin < kYieldCycles; --times) {
     sched_yield();
     if (load(word) != seen) return true;
   }
@@ -176,11 +180,12 @@ void note_fault(const DomainContext& domain, std::uint32_t rank, std::string_vie
   WindowHeader& header = header_of(domain, rank);
   std::uint32_t state = 0;
   if (!header.fault_state.compare_exchange_strong(state, 1, std::memory_order_relaxed)) return;
-  // Room for any reason of ours; of a longer text of a kernel the beginning is here and all of it
-  // in the error of the kernel's own task.
-  const std::size_t bytes = std::min(why.size(), sizeof header.fault_text);
-  std::memcpy(header.fault_text, why.data(), bytes);
-  header.fault_bytes = static_cast<std::uint32_t>(bytes);
+  constexpr std::string_view kMore = " ... (all of it is in that rank's own error)";
+  constexpr std::size_t kRoom = sizeof header.fault_text;
+  std::string text(why);
+  if (text.size() > kRoom) text.replace(kRoom - kMore.size(), std::string::npos, kMore);
+  std::memcpy(header.fault_text, text.data(), text.size());
+  header.fault_bytes = static_cast<std::uint32_t>(text.size());
   header.fault_state.store(2, std::memory_order_release);
 }
 

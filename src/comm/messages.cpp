@@ -99,7 +99,8 @@ class Sender : End {
  private:
   [[nodiscard]] Signal& taken() const noexcept { return channel().lines(peer(), me()).taken.count; }
   bool inside_window(const DomainContext& domain) noexcept {
-    offset_ = static_cast<std::uint64_t>(data_ - domain.window());
+    offset_ =
+        reinterpret_cast<std::uintptr_t>(data_) - reinterpret_cast<std::uintptr_t>(domain.window());
     return offset_ < domain.window_bytes && bytes_ <= domain.window_bytes - offset_;
   }
 

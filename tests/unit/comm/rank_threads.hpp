@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "comm/plain_waits.hpp"
 #include "comm/shared_windows.hpp"
 #include "strata/communicator.hpp"
+#include "support/time_bounds.hpp"
 
 namespace strata::comm {
 
@@ -38,7 +40,10 @@ class RankThreads {
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       threads.emplace_back([&, rank] {
         const DomainContext domain = context(rank);
-        const PlainWaits waits(options);
+        PlainWaits::Options bounded = options;  // A test that hangs says where.
+        if (bounded.deadline.is_never())
+          bounded.deadline = os::Deadline::after(test::bound(std::chrono::seconds(30)));
+        const PlainWaits waits(bounded);
         try {
           body(Communicator(waits, domain));
         } catch (...) {

@@ -42,6 +42,8 @@ struct HandlerState {
   std::atomic<int> signal{0};
   /// CLOCK_MONOTONIC; 0: no crash. Written by the thread that crashes, read by any, relaxed.
   std::atomic<std::uint64_t> since_ns{0};
+  /// Says what the thread that crashes is doing; may be null.
+  std::atomic<CrashNote> note{nullptr};
   /// The handlers that were there before, in the order of kCrashSignals. Written before ours is
   /// installed, so that ours finds it however early it is called.
   std::array<struct sigaction, kCrashSignals.size()> previous{};
@@ -108,7 +110,7 @@ void on_crash(int signal, siginfo_t* info, void* context) noexcept {
   const std::uint64_t now = monotonic_ns();
   record.crash.since_ns.store(now, std::memory_order_relaxed);
   state.since_ns.store(now, std::memory_order_relaxed);
-  write_crash(record, signal, *info, context);
+  write_crash(record, signal, *info, context, state.note.load(std::memory_order_relaxed));
   call_previous(signal, info, context);
   die(signal);
 }
@@ -223,6 +225,8 @@ ProcessRecord* early_crash_handler() noexcept {
   }();
   return record;
 }
+
+void set_crash_note(CrashNote note) noexcept { state.note.store(note, std::memory_order_relaxed); }
 
 std::optional<std::chrono::nanoseconds> crash_in_progress_since() noexcept {
   const std::uint64_t since = state.since_ns.load(std::memory_order_relaxed);

@@ -59,6 +59,12 @@ void install_crash_handler(ProcessRecord& record);
 /// Called again, returns the same one. For one thread at a time.
 ProcessRecord* early_crash_handler() noexcept;
 
+/// Writes what the calling thread is doing, in words, and returns how many bytes that are, at most
+/// `bytes`; 0 for nothing. Called in the handler by the thread that crashes: async-signal-safe.
+using CrashNote = std::size_t (*)(char* to, std::size_t bytes);
+/// Adds such a text to the record of a crash from now on; null ends that. Any thread.
+void set_crash_note(CrashNote note) noexcept;
+
 /// CLOCK_MONOTONIC of when a crash began, if one has. Any thread; safe in a signal handler.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> crash_in_progress_since() noexcept;
 

@@ -64,6 +64,11 @@ void write_abort_message(CrashArea& crash) noexcept {
   if (bytes != 0) write_crash_text(crash, text, bytes);
 }
 
+void write_note(CrashArea& crash, CrashNote note) noexcept {
+  char text[kCrashNoteBytes];
+  store_text(crash.note, {text, std::min(note(text, sizeof(text)), sizeof(text))});
+}
+
 void write_facts(CrashArea& crash, int signal, const siginfo_t& info, void* context) noexcept {
   crash.thread.store(static_cast<std::uint32_t>(syscall(SYS_gettid)), kRelaxed);
   char name[16] = {};
@@ -243,7 +248,8 @@ void write_crash_text(CrashArea& crash, const char* text, std::size_t bytes) noe
   if (crash.text.bytes_in_all.load(kRelaxed) == 0) store_text(crash.text, {text, bytes});
 }
 
-void write_crash(RecordLayout& record, int signal, const siginfo_t& info, void* context) noexcept {
+void write_crash(RecordLayout& record, int signal, const siginfo_t& info, void* context,
+                 CrashNote note) noexcept {
   CrashArea& crash = record.crash;
   reach(crash, CrashStage::begun);
   write_facts(crash, signal, info, context);
@@ -252,6 +258,7 @@ void write_crash(RecordLayout& record, int signal, const siginfo_t& info, void* 
   record.card.state_since_ns.store(crash.since_ns.load(kRelaxed), kRelaxed);
   record.card.state.store(static_cast<std::uint32_t>(ProcessState::crashed),
                           std::memory_order_release);
+  if (note != nullptr) write_note(crash, note);
   write_maps(crash);
   reach(crash, CrashStage::mapped);
   write_frames(crash, context);

@@ -7,8 +7,10 @@
 
 #include <signal.h>
 
+#include <cstddef>
 #include <cstdint>
 
+#include "trace/crash_handler.hpp"
 #include "trace/record_layout.hpp"
 
 namespace strata::trace {
@@ -17,8 +19,10 @@ namespace strata::trace {
 void warm_up_unwinder() noexcept;
 
 /// Writes the crash: stage by stage, what is most certain first. `context` is what the kernel gave
-/// to the handler; while the stack is walked its pc may be changed, and is restored.
-void write_crash(RecordLayout& record, int signal, const siginfo_t& info, void* context) noexcept;
+/// to the handler; while the stack is walked its pc may be changed, and is restored. `note` may be
+/// null.
+void write_crash(RecordLayout& record, int signal, const siginfo_t& info, void* context,
+                 CrashNote note) noexcept;
 
 /// Keeps a text in the crash area: what an uncaught exception said. The first one counts.
 void write_crash_text(CrashArea& crash, const char* text, std::size_t bytes) noexcept;

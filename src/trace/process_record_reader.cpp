@@ -268,6 +268,7 @@ std::optional<CrashReport> ProcessRecordReader::crash() const {
   report.thread_name = thread_name(area.thread_name);
   for (std::size_t i = 0; i < kRegisters; ++i)
     report.registers[i] = area.registers[i].load(kRelaxed);
+  report.note = describe_text(area.note);
   if (stage >= CrashStage::mapped) report.maps = ranges_of(load_text(area.maps));
   // Also those of an unwinder that did not come to its end: each is counted once it is there.
   const std::size_t frames =

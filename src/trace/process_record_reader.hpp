@@ -79,6 +79,7 @@ struct CrashReport {
   std::vector<std::uint64_t> frames;  ///< The first is the pc; the others are return addresses.
   std::uint64_t frames_in_all = 0;    ///< More than frames.size() where only some are kept.
   std::string text;                   ///< What an assertion or an uncaught exception said.
+  std::string note;                   ///< What the thread was doing: see set_crash_note().
   std::vector<MappedRange> maps;
   std::vector<LoadedModule> modules;
   /// "killed by signal 11 (segmentation fault) at address 0x0": signal, why, where.

@@ -25,7 +25,7 @@
 namespace strata::trace {
 
 inline constexpr std::uint64_t kRecordMagic = 0x4352505441525453;  // "STRATPRC"
-inline constexpr std::uint32_t kRecordVersion = 1;
+inline constexpr std::uint32_t kRecordVersion = 2;
 /// Name of the memfd, by which the record of a process is found among its descriptors.
 inline constexpr char kRecordName[] = "strata-process";
 
@@ -35,6 +35,7 @@ inline constexpr std::size_t kMaxFrames = 256;
 inline constexpr std::size_t kMaxModules = 512;
 inline constexpr std::size_t kRegisters = 23;  ///< NGREG of <sys/ucontext.h>, x86-64.
 inline constexpr std::size_t kCrashTextBytes = 16 * 1024;
+inline constexpr std::size_t kCrashNoteBytes = 2048;
 inline constexpr std::size_t kMapsBytes = 256 * 1024;
 
 using Word = std::atomic<std::uint64_t>;
@@ -136,6 +137,7 @@ struct CrashArea {
   std::array<Word, kMaxFrames> frames;  ///< The first is the pc; the others are return addresses.
   std::array<ModuleWords, kMaxModules> modules;
   TextWords<kCrashTextBytes> text;  ///< What an assertion or an uncaught exception said.
+  TextWords<kCrashNoteBytes> note;  ///< What the process says of the thread: see set_crash_note().
   TextWords<kMapsBytes> maps;       ///< /proc/self/maps.
 };
 

@@ -182,6 +182,24 @@ void run(const std::string& how, ProcessRecord& record) {
        }},
       {"in_malloc", crash_in_malloc},
       {"two_threads", two_threads},
+      {"note",
+       [] {
+         strata::trace::set_crash_note([](char* to, std::size_t bytes) {
+           constexpr std::string_view kText = "kernel 'add', block 3 of 7";
+           if (bytes < kText.size()) return std::size_t{0};
+           std::memcpy(to, kText.data(), kText.size());
+           return kText.size();
+         });
+         null_write();
+       }},
+      {"note_crashes",
+       [] {
+         strata::trace::set_crash_note([](char*, std::size_t) {
+           *nowhere = 1;
+           return std::size_t{1};
+         });
+         strata_test_abort();
+       }},
       {"forked_child", forked_child},
       {"recovers", catch_and_go_on},
       {"no_core",

@@ -180,6 +180,21 @@ TEST_F(Crash, NullWriteLeavesFunctionModuleAndTask) {
   EXPECT_THAT(left.text, HasSubstr("main()"));
 }
 
+TEST_F(Crash, WhatTheProcessSaysOfTheThreadIsKept) {
+  const Left left = run("note");
+  expect_crash_at(left, SIGSEGV, "strata_test_null_write");
+  EXPECT_EQ(left.crash->note, "kernel 'add', block 3 of 7");
+  EXPECT_EQ(run("null_write").crash->note, "");
+}
+
+TEST_F(Crash, ANoteThatCrashesItselfLeavesTheSignal) {
+  const Left left = run("note_crashes");
+  expect_signal(left, SIGABRT);
+  ASSERT_TRUE(left.crash.has_value());
+  EXPECT_EQ(left.crash->stage, CrashStage::partial);
+  EXPECT_EQ(left.crash->signal, SIGABRT);
+}
+
 TEST_F(Crash, LeavesItsStackWithoutACoreFileToo) {
   expect_crash_at(run("no_core"), SIGSEGV, "strata_test_null_write");
 }

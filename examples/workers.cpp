@@ -21,9 +21,9 @@ int main() {
   constexpr std::int64_t kSize = 100'000;
   const std::string library = beside("libvectors.so");
 
-  // A chip is a process whose tasks run on all of its lanes (threads) at once; a sub runs each task
-  // on one thread. Callables and buffers may be made before or after init().
-  strata::Worker worker({.chips = {{.lanes = 2}, {.lanes = 2}}, .subs = {{.count = 2}}});
+  // Each chip and each sub is a process that runs one task at a time: functions like these, and on
+  // chips also chip programs. Callables and buffers may be made before or after init().
+  strata::Worker worker({.chips = {{}, {}}, .subs = {{.count = 2}}});
   const auto axpy = worker.add(strata::Callable::in_library(library, "axpy"));
   const auto sum = worker.add(strata::Callable::in_library(library, "sum"));
   const auto root = worker.add(strata::Callable::in_library(library, "root"));

@@ -1,7 +1,6 @@
 // Tasks over vectors for workers.cpp; becomes libvectors.so.
 //
-// A function is one task. It runs in a worker process, one at a time there; on a chip with several
-// lanes it is called on all of them at once.
+// A function is one task. It runs in a worker process, one at a time there.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -9,15 +8,13 @@
 #include <strata/worker_task.hpp>
 #include <string>
 
-// y = a x + y. Each lane of the chip takes its share of the elements.
+// y = a x + y
 STRATA_WORKER_FUNCTION(axpy) {
   const auto a = task.scalar<float>(0);
   const auto* x = task.data<const float>(0);
   auto* y = task.data<float>(1);
   const std::int64_t n = task.tensor(0).extent(0);
-  const std::int64_t begin = n * task.member() / task.members();
-  const std::int64_t end = n * (task.member() + 1) / task.members();
-  for (std::int64_t i = begin; i < end; ++i)
+  for (std::int64_t i = 0; i < n; ++i)
     y[i] += a * x[i];
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 
+#include "strata/chip_run_options.hpp"
 #include "strata/task_context.hpp"
 
 namespace strata {
@@ -23,17 +24,20 @@ struct CallableId {
   friend constexpr auto operator<=>(CallableId, CallableId) = default;
 };
 
-/// A function of type void(WorkerTask&), by where it is found. A next-level worker also runs
-/// functions of type void(Worker&, Orchestration&, WorkerTask&), its orchestrations.
+/// A function of type void(WorkerTask&), by where it is found; or a chip program, which chip
+/// workers run on the cores of their chip. A next-level worker also runs functions of type
+/// void(Worker&, Orchestration&, WorkerTask&), its orchestrations.
 struct Callable {
   enum class Source : std::uint8_t {
-    library,  ///< `symbol` of the shared library `library`.
-    program,  ///< The WorkerFunction named `symbol` in the user's own executable.
+    library,       ///< `symbol` of the shared library `library`.
+    program,       ///< The WorkerFunction named `symbol` in the user's own executable.
+    chip_program,  ///< The chip program file `library`.
   };
   Source source = Source::library;
   std::string library = {};
   std::string symbol = {};
   bool orchestration = false;  ///< Takes (Worker&, Orchestration&, WorkerTask&).
+  ChipRunOptions run = {};     ///< Of a chip program: how it is run.
 
   /// A function with C linkage (STRATA_WORKER_FUNCTION) of a shared library. A relative path that
   /// has a slash is taken from the current directory of the process that registers it; a bare file
@@ -41,6 +45,10 @@ struct Callable {
   [[nodiscard]] static Callable in_library(std::string path, std::string symbol);
   /// A function registered by name in the user's executable; for workers that run that.
   [[nodiscard]] static Callable in_program(std::string name);
+  /// A file that build_chip_program() or `strata build` has made. One program may be added several
+  /// times, with other options each: the id that a task calls chooses how it is run. What is not
+  /// set in `run` is taken from ChipOptions::run.
+  [[nodiscard]] static Callable chip_program(std::string file, ChipRunOptions run = {});
   /// The same callable, as an orchestration for next-level workers.
   [[nodiscard]] Callable as_orchestration() const;
 
@@ -55,7 +63,8 @@ class Call {
   explicit Call(CallableId callable) noexcept : callable_(callable) {}
   /// The same with a bound on how long the task may run, from its start in the worker. Then it is
   /// told (WorkerTask::cancelled), and if it goes on for WorkerOptions::cancel_grace its worker is
-  /// ended and replaced. It fails with DeadlineExceeded.
+  /// ended and replaced. It fails with DeadlineExceeded. A chip program fails with a RemoteError
+  /// instead, of code deadline_exceeded or kernel_overran, that says what each core was at.
   [[nodiscard]] Call within(std::chrono::nanoseconds time_limit) const noexcept {
     Call copy = *this;
     copy.time_limit_ = time_limit;

@@ -2,10 +2,16 @@
 #pragma once
 
 #include "strata/callable.hpp"
+#include "strata/chip_error.hpp"
+#include "strata/chip_memory.hpp"
+#include "strata/chip_program.hpp"
+#include "strata/chip_run_options.hpp"
+#include "strata/chip_worker.hpp"
 #include "strata/engine.hpp"
 #include "strata/error.hpp"
 #include "strata/external_lane.hpp"
 #include "strata/orchestration.hpp"
+#include "strata/platform.hpp"
 #include "strata/process_scope.hpp"
 #include "strata/recording.hpp"
 #include "strata/run.hpp"

@@ -28,6 +28,8 @@
 #include <vector>
 
 #include "strata/callable.hpp"
+#include "strata/chip_memory.hpp"
+#include "strata/chip_run_options.hpp"
 #include "strata/engine.hpp"
 #include "strata/orchestration.hpp"
 #include "strata/run.hpp"
@@ -55,12 +57,13 @@ struct SubWorkerOptions {
   std::optional<Callable> setup = {};
 };
 
-/// A worker process that owns one chip.
+/// A worker process that owns one chip. It runs chip programs on the chip's cores, and functions on
+/// its main thread, beside the chip; one task at a time.
 struct ChipOptions {
+  /// As Platform::parse takes it: "cpu", "a2a3sim:clusters=4". The CPUs that this process may use
+  /// are divided among the chips of platform cpu.
   std::string platform = "cpu";
-  /// Threads that a task runs on at once: its function is called on each, with
-  /// TaskContext::member() from 0 to members() - 1.
-  unsigned lanes = 1;
+  ChipRunOptions run = {};  ///< For chip programs whose callables do not say otherwise.
   std::optional<Callable> setup = {};
 };
 
@@ -148,7 +151,8 @@ struct ProcessStatus {
 
 class Worker {
  public:
-  /// Starts no process. Throws InvalidArgument for options that make no sense.
+  /// Starts no process. Throws InvalidArgument for options that make no sense, ChipError
+  /// (unknown_platform, platform_missing, bad_configuration) for chips that can't be.
   explicit Worker(WorkerOptions options);
   /// As close(); what close() would have thrown is logged. In a process that the program has forked
   /// both do nothing: there the Worker is a copy without threads, good for nothing.
@@ -177,8 +181,14 @@ class Worker {
   // --- What tasks run, and where ---
 
   /// Makes a callable known, before or after init(), and returns at once. A worker runs a task only
-  /// once it has confirmed the callable; where it can't be loaded the task fails with the reason.
+  /// once it has confirmed the callable; where it can't be loaded the task fails with the reason. A
+  /// chip program is looked at here: throws ChipError (bad_program_file, foreign_program,
+  /// stale_program, bad_configuration).
   CallableId add(const Callable& callable);
+  /// Forgets a chip program: whoever submits it from now on gets ChipError (removed_program), tasks
+  /// submitted before are run, and the chips unload it after the last of them. Returns at once.
+  /// Throws InvalidArgument for what is no chip program of this Worker.
+  void remove(CallableId program);
   [[nodiscard]] KindId any_sub() const;
   [[nodiscard]] KindId any_chip() const;
   [[nodiscard]] KindId any_next() const;
@@ -188,6 +198,12 @@ class Worker {
 
   /// Shared memory, before or after init(). Throws SystemError if there is not enough.
   [[nodiscard]] Buffer create_buffer(std::size_t bytes);
+
+  /// Memory of one chip, zeroed, for tasks on that chip alone: Platform::memory bytes in all.
+  /// Throws ChipError (out_of_chip_memory), InvalidArgument for a lane that is no chip,
+  /// InvalidState unless initialised.
+  [[nodiscard]] ChipBuffer allocate_on(LaneId chip, std::size_t bytes);
+  [[nodiscard]] ChipMemoryUsage chip_memory(LaneId chip) const;
 
   // --- Runs ---
 

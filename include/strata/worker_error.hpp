@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 
 namespace strata {
@@ -19,8 +20,10 @@ struct WorkerFault {
   std::string cause =
       {};  ///< "killed by signal 11 (segmentation fault)", or its own message, whole.
   std::string type = {};                ///< Type of the exception that it threw, if it did.
+  std::string code = {};                ///< name_of() an ErrorCode, for errors of chips.
   std::string task = {};                ///< "task 17 'scale'", if it ran one.
   std::string callable = {};            ///< What that task called.
+  std::string note = {};                ///< What the thread that crashed ran: a kernel, where.
   std::vector<std::string> stack = {};  ///< Of the thread that crashed, one frame each.
   std::vector<std::string> log = {};    ///< The last lines that it wrote.
   /// All of it as text: what failed, where, why, and the log.
@@ -33,6 +36,8 @@ class WorkerError : public Error {
   WorkerError(const std::string& message, WorkerFault fault)
       : Error(message), fault_(std::move(fault)) {}
   [[nodiscard]] const WorkerFault& fault() const noexcept { return fault_; }
+  /// What went wrong, for errors of chips and chip programs; otherwise ErrorCode::none.
+  [[nodiscard]] ErrorCode code() const noexcept { return error_code(fault_.code); }
 
  private:
   WorkerFault fault_;

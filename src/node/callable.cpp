@@ -23,6 +23,13 @@ Callable Callable::in_program(std::string name) {
   return {.source = Source::program, .symbol = std::move(name)};
 }
 
+Callable Callable::chip_program(std::string file, ChipRunOptions run) {
+  if (file.empty()) throw InvalidArgument("Callable::chip_program: the path of the file is empty");
+  return {.source = Source::chip_program,
+          .library = std::filesystem::absolute(file).lexically_normal().string(),
+          .run = run};
+}
+
 Callable Callable::as_orchestration() const {
   Callable copy = *this;
   copy.orchestration = true;
@@ -30,6 +37,7 @@ Callable Callable::as_orchestration() const {
 }
 
 std::string Callable::to_string() const {
+  if (source == Source::chip_program) return "chip program " + library;
   return symbol + (source == Source::library ? " (in " + library + ")" : " (in this program)");
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "node/this_program.hpp"
+#include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 
 namespace strata::node {
@@ -48,6 +49,9 @@ const CallableLoader::Library& CallableLoader::library(const std::string& path) 
 
 LoadedCallable CallableLoader::load(const Callable& callable) {
   if (callable.source == Callable::Source::program) return find_in_program(callable);
+  if (callable.source == Callable::Source::chip_program) {
+    throw InvalidArgument(callable.to_string() + " is no function");
+  }
   const Library& from = library(callable.library);
   if (from.handle == nullptr) {
     throw Error("can't load library " + callable.library + ": " + from.why_not);
@@ -59,6 +63,19 @@ LoadedCallable CallableLoader::load(const Callable& callable) {
                 "' (is it defined by STRATA_WORKER_FUNCTION?): " + last_loader_error());
   }
   return {.name = callable.symbol, .code = as_function(address, callable.orchestration)};
+}
+
+LoadedCallable CallableLoader::load_program(const Callable& callable, const std::string& build_id) {
+  step_("load chip program " + callable.library);
+  auto program = chip::Program::load(callable.library);
+  const ChipProgramInfo& info = program->info();
+  if (info.build_id != build_id) {
+    throw ChipError(ErrorCode::stale_program,
+                    callable.library + " is not the file that was added to the Worker: that had" +
+                        " build id " + build_id + ", this one " + info.build_id +
+                        "; add it again (Worker::add)");
+  }
+  return {.name = info.name, .program = std::move(program), .run = callable.run};
 }
 
 void CallableLoader::forget_failures() {

@@ -1,7 +1,9 @@
-// CallableLoader: finds the code of callables, in shared libraries and in this program.
+// CallableLoader: finds the code of callables, in shared libraries, chip program files and in this
+// program.
 //
-// Libraries stay loaded until the process ends. One that could not be loaded is tried anew for the
-// next message that names it, not for each callable in one.
+// Libraries stay loaded until the process ends, chip programs as long as somebody has them. One
+// that could not be loaded is tried anew for the next message that names it, not for each callable
+// in one.
 //
 // Thread safety: none; one thread at a time.
 #pragma once
@@ -23,6 +25,8 @@ class CallableLoader {
 
   /// Throws Error that says why there is no such function.
   [[nodiscard]] LoadedCallable load(const Callable& callable);
+  /// The same for a chip program, which must be the very one of that build id. Throws ChipError.
+  [[nodiscard]] LoadedCallable load_program(const Callable& callable, const std::string& build_id);
   /// Libraries that could not be loaded will be tried again.
   void forget_failures();
 

@@ -1,54 +1,27 @@
 // CallableTable: the callables that this worker process has loaded, by their ids.
 //
-// Thread safety: add() is for one thread at a time; find() for any, without a lock.
-//
-// Invariant: an entry, once there, never changes, so what find() returned stays valid.
-//
-// Who writes, who reads: chunks and entries are published with release by add(), and read with
-// acquire by find().
+// Thread safety: as IdTable's. The service thread adds and takes; a chip program is taken only when
+// the parent has said that no task which calls it is left.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <string>
 
+#include "chip/program.hpp"
+#include "node/id_table.hpp"
 #include "node/this_program.hpp"
-#include "strata/callable.hpp"
+#include "strata/chip_run_options.hpp"
 
 namespace strata::node {
 
-/// A callable that can be called. One of the two pointers is null.
+/// A callable that can be called: a function (one of the pointers in `code`), or a chip program.
 struct LoadedCallable {
-  std::string name;  ///< Of the function, for records and messages.
-  ProgramFunction code;
+  std::string name;  ///< Of the function or program, for records and messages.
+  ProgramFunction code = {};
+  std::shared_ptr<const chip::Program> program = {};
+  ChipRunOptions run = {};  ///< Of the chip program.
 };
 
-class CallableTable {
- public:
-  static constexpr std::uint32_t kMaxId = (1U << 20U) - 1;
-
-  CallableTable() = default;
-  CallableTable(const CallableTable&) = delete;
-  CallableTable& operator=(const CallableTable&) = delete;
-  ~CallableTable();
-
-  /// Makes `callable` known as `id`. Throws InvalidArgument if the id is above kMaxId. An id that
-  /// is known already stays as it is.
-  void add(std::uint32_t id, LoadedCallable callable);
-
-  /// Null if there is none with that id.
-  [[nodiscard]] const LoadedCallable* find(std::uint32_t id) const noexcept {
-    if (id > kMaxId) return nullptr;
-    const Chunk* const chunk = chunks_[id / kChunk].load(std::memory_order_acquire);
-    return chunk == nullptr ? nullptr : (*chunk)[id % kChunk].load(std::memory_order_acquire);
-  }
-
- private:
-  static constexpr std::size_t kChunk = 1024;
-  using Chunk = std::array<std::atomic<const LoadedCallable*>, kChunk>;
-  std::array<std::atomic<Chunk*>, (kMaxId + 1) / kChunk> chunks_ = {};
-};
+using CallableTable = IdTable<const LoadedCallable>;
 
 }  // namespace strata::node

@@ -4,8 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "node/chip_options.hpp"
 #include "node/protocol.hpp"
 #include "strata/error.hpp"
+#include "strata/platform.hpp"
 
 namespace strata::node {
 
@@ -16,6 +18,10 @@ unsigned height_of(const WorkerOptions& options) {
   for (const WorkerOptions& next : options.next_level)
     height = std::max(height, height_of(next));
   return height + 1;
+}
+
+bool is_program(const std::optional<Callable>& callable) {
+  return callable && callable->source == Callable::Source::chip_program;
 }
 
 }  // namespace
@@ -44,7 +50,16 @@ void check_options(const WorkerOptions& options, const std::string& path) {
   if (options.close_time_limit.count() < 0) refuse("close_time_limit is below zero");
   if (options.cancel_grace.count() < 0) refuse("cancel_grace is below zero");
   for (std::size_t i = 0; i < options.chips.size(); ++i) {
-    if (options.chips[i].lanes == 0) refuse("chips[" + std::to_string(i) + "].lanes is 0");
+    const ChipOptions& chip = options.chips[i];
+    (void)Platform::parse(chip.platform);
+    check_run_options(chip.run,
+                      "WorkerOptions of " + path + ": chips[" + std::to_string(i) + "].run");
+    if (is_program(chip.setup)) refuse("chips[" + std::to_string(i) + "].setup is a chip program");
+  }
+  if (is_program(options.setup) ||
+      std::any_of(options.subs.begin(), options.subs.end(),
+                  [&](const SubWorkerOptions& sub) { return is_program(sub.setup); })) {
+    refuse("a setup is a function; a chip program can't be one");
   }
   for (std::size_t i = 0; i < options.next_level.size(); ++i) {
     const WorkerOptions& next = options.next_level[i];
@@ -79,10 +94,12 @@ std::vector<ChildSpec> child_specs(const WorkerOptions& options, const Placement
           group.setup, nlohmann::json::object());
     }
   }
+  const auto cpus = cpus_of_chips(options.chips, allowed_cpu_list());
   for (std::size_t i = 0; i < options.chips.size(); ++i) {
     const ChipOptions& of_chip = options.chips[i];
     add({.path = prefix + "chip[" + std::to_string(i) + "]", .role = "chip worker", .kind = chip},
-        of_chip.setup, {{"platform", of_chip.platform}, {"lanes", of_chip.lanes}});
+        of_chip.setup,
+        {{"platform", of_chip.platform}, {"run", to_json(of_chip.run)}, {"cpus", cpus[i]}});
   }
   // What is left of the slab numbers is shared out to the workers below.
   const std::size_t below = options.next_level.size();

@@ -7,12 +7,15 @@
 
 #include "base/duration_text.hpp"
 #include "graph/region.hpp"
+#include "node/program_call.hpp"
 #include "strata/error.hpp"
 #include "trace/recorder.hpp"
 
 namespace strata::node {
 
 namespace {
+
+using namespace std::chrono_literals;
 
 /// Tensors of one frame, without allocation for as many as tasks usually have.
 class TensorFrames {
@@ -29,32 +32,6 @@ class TensorFrames {
   std::span<ipc::TensorFrame> all_;
 };
 
-/// Describes one tensor argument for another process. Throws InvalidArgument if the memory is not
-/// shared with workers.
-ipc::TensorFrame frame_of(const detail::TensorRecord& record, std::size_t argument,
-                          const SlabStore& slabs) {
-  const std::span extents(record.dims, record.rank);
-  const std::span strides(record.dims + record.rank, record.rank);
-  ipc::TensorFrame frame{
-      .dtype = record.dtype, .access = record.access, .extents = extents, .strides = strides};
-  const graph::Reach reach =
-      graph::reach_of(Tensor(record.buffer, 0, record.dtype, extents, strides));
-  if (reach.begin == reach.end) return frame;  // No elements: no memory to name.
-  // What the tensor reaches lies in one buffer, so its lowest byte is in the same slab and range.
-  const auto place = slabs.locate(record.data + reach.begin);
-  if (!place || place->generation == 0) {
-    throw InvalidArgument("tensor argument " + std::to_string(argument) +
-                          " lies in memory that workers do not share: use Worker::create_buffer, "
-                          "or let the runtime allocate it");
-  }
-  frame.slab = place->slab;
-  frame.generation = place->generation;
-  frame.reach_begin = place->offset;
-  frame.reach_end = place->offset + static_cast<std::uint64_t>(reach.end - reach.begin);
-  frame.offset = place->offset + static_cast<std::uint64_t>(-reach.begin);
-  return frame;
-}
-
 std::exception_ptr cancelled_error(const std::string& what) {
   return std::make_exception_ptr(Cancelled(what));
 }
@@ -68,6 +45,41 @@ std::string Endpoint::text_of(const TaskContext& context) {
   std::string text = "task " + std::to_string(context.task().number());
   if (!context.name().empty()) text += " '" + std::string(context.name()) + "'";
   return text;
+}
+
+/// Describes one tensor argument for another process. Throws InvalidArgument if the memory is not
+/// shared with workers, ChipError if it is a chip's and not for this one.
+ipc::TensorFrame Endpoint::frame_of(const TaskContext& context, std::size_t argument) const {
+  const detail::TensorRecord& record = context.arguments().tensors[argument];
+  const std::span extents(record.dims, record.rank);
+  const std::span strides(record.dims + record.rank, record.rank);
+  ipc::TensorFrame frame{
+      .dtype = record.dtype, .access = record.access, .extents = extents, .strides = strides};
+  const graph::Reach reach =
+      graph::reach_of(Tensor(record.buffer, 0, record.dtype, extents, strides));
+  if (reach.begin == reach.end) return frame;  // No elements: no memory to name.
+  const auto what = [&] {
+    return text_of(context) + ", tensor argument " + std::to_string(argument);
+  };
+  const std::byte* data = record.data;
+  if (data == nullptr) {
+    // Memory that this process has no address for.
+    const std::byte* const of_chip = shared_.chip_memory->locate(record.buffer, lane_, what());
+    if (of_chip != nullptr) data = of_chip + record.byte_offset;
+  }
+  // What the tensor reaches lies in one buffer, so its lowest byte is in the same slab and range.
+  const auto place = data == nullptr ? std::nullopt : shared_.slabs->locate(data + reach.begin);
+  if (!place || place->generation == 0) {
+    throw InvalidArgument(what() +
+                          " lies in memory that workers do not share: use Worker::create_buffer, "
+                          "or let the runtime allocate it");
+  }
+  frame.slab = place->slab;
+  frame.generation = place->generation;
+  frame.reach_begin = place->offset;
+  frame.reach_end = place->offset + static_cast<std::uint64_t>(reach.end - reach.begin);
+  frame.offset = place->offset + static_cast<std::uint64_t>(-reach.begin);
+  return frame;
 }
 
 void Endpoint::tell(const Report& report) {
@@ -88,12 +100,13 @@ void Endpoint::tell(const std::vector<Report>& reports) {
 // ---- From the engine ----------------------------------------------------------------------------
 
 void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
-  const Call* const call = body.target<Call>();
+  const ProgramCall* const program = body.target<ProgramCall>();
+  const Call* const call = program != nullptr ? &program->call() : body.target<Call>();
   if (call == nullptr) {
     throw InvalidArgument(text_of(context) + " is for " + path_ +
                           ", which is another process: its body must be a strata::Call");
   }
-  Entry entry{.id = id, .context = &context, .call = *call};
+  Entry entry{.id = id, .context = &context, .call = *call, .program = program != nullptr};
   std::exception_ptr refusal;
   bool give_back = false;
   {
@@ -142,7 +155,7 @@ Endpoint::Sent Endpoint::send(Entry& entry, std::exception_ptr& refusal) {
   TensorFrames tensors(arguments.tensor_count);
   try {
     for (std::uint32_t i = 0; i < arguments.tensor_count; ++i)
-      tensors.all()[i] = frame_of(arguments.tensors[i], i, *shared_.slabs);
+      tensors.all()[i] = frame_of(context, i);
   } catch (...) {
     refusal = std::current_exception();
     return Sent::never;
@@ -202,7 +215,8 @@ void Endpoint::send_waiting(std::vector<Report>& reports) {
 void Endpoint::now_in_hand() {
   Entry& entry = sent_.front();
   if (entry.call.time_limit().count() > 0) {
-    entry.limit = os::Deadline::after(entry.call.time_limit());
+    const std::chrono::nanoseconds grace = entry.program ? shared_.cancel_grace : 0ms;
+    entry.limit = os::Deadline::after(entry.call.time_limit() + grace);
     shared_.timers_changed();
   }
   if (entry.told) {
@@ -318,7 +332,7 @@ Endpoint::Report Endpoint::finished(Entry& entry, const WorkerFault* cause) cons
   Report report{.id = entry.id};
   const ipc::CompletionFrame& frame = entry.story->frame;
   const std::string task = text_of(*entry.context);
-  if (entry.over_limit) {
+  if (entry.over_limit && !(entry.program && entry.story->fault)) {
     report.error = std::make_exception_ptr(
         DeadlineExceeded(task + " ran longer on " + path_ + " than its time limit of " +
                          base::duration_text(entry.call.time_limit())));
@@ -551,7 +565,11 @@ os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
   Entry& entry = sent_.front();
   if (!entry.over_limit && entry.limit.passed()) {
     entry.over_limit = true;
-    tell_to_stop(entry);
+    if (entry.program) {
+      entry.grace = entry.limit;  // It has had it.
+    } else {
+      tell_to_stop(entry);
+    }
   }
   if (entry.grace.passed() && !closed_) {
     overdue = Overdue{text_of(*entry.context) +

@@ -15,6 +15,9 @@
 //       had not begun go back to the engine, unless they named this lane: they fail with the cause,
 //       as do all that name this lane and were submitted before the death.
 //   (5) A task that failed counts as failed once its story is there or the process is gone.
+//   (6) A chip ends a run that is past its time limit itself, and its story is the task's error.
+//   Its
+//       process is ended only if nothing has come by cancel_grace after the limit.
 #pragma once
 
 #include <chrono>
@@ -28,6 +31,7 @@
 #include <vector>
 
 #include "ipc/mailbox.hpp"
+#include "node/chip_memory.hpp"
 #include "node/slab_store.hpp"
 #include "os/adaptive_mutex.hpp"
 #include "os/deadline.hpp"
@@ -41,6 +45,7 @@ namespace strata::node {
 struct EndpointContext {
   Engine* engine = nullptr;
   const SlabStore* slabs = nullptr;
+  const ChipMemory* chip_memory = nullptr;
   std::chrono::milliseconds cancel_grace{5000};
   std::function<void()> timers_changed = {};  ///< Wakes the supervisor.
   /// "scale (in libmath.so)" for messages.
@@ -117,6 +122,7 @@ class Endpoint final : public ExternalLane {
     DispatchId id;
     TaskContext* context = nullptr;
     Call call{CallableId{}};
+    bool program = false;  ///< It calls a chip program.
     ipc::MailboxParent::Ticket ticket = {};
     os::Deadline limit = {};            ///< Of a task in hand with a time limit.
     os::Deadline grace = {};            ///< When a cancelled task in hand has had its time.
@@ -137,6 +143,7 @@ class Endpoint final : public ExternalLane {
 
   void tell(const Report& report);
   void tell(const std::vector<Report>& reports);
+  [[nodiscard]] ipc::TensorFrame frame_of(const TaskContext& context, std::size_t argument) const;
   [[nodiscard]] Sent send(Entry& entry, std::exception_ptr& refusal);
   void send_waiting(std::vector<Report>& reports);
   void tell_to_stop(Entry& entry);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 
 namespace strata::node {
@@ -64,6 +65,9 @@ WorkerFault fault_of(const std::exception_ptr& exception, WorkerFault fault) {
     }
     fault.type = type_text(typeid(error));
     fault.cause = error.what();
+    if (const auto* const of_chip = dynamic_cast<const ChipError*>(&error)) {
+      fault.code = std::string(name_of(of_chip->code()));
+    }
     add_nested(error, fault.cause);
   } catch (...) {
     fault.type = current_type_text();

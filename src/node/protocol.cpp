@@ -4,6 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "node/chip_options.hpp"
 #include "node/json_fields.hpp"
 #include "strata/error.hpp"
 
@@ -17,7 +18,7 @@ using nlohmann::json;
 constexpr int kMaxLevels = 64;
 
 constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning", "error", "off"};
-constexpr std::array<std::string_view, 2> kSources = {"library", "program"};
+constexpr std::array<std::string_view, 3> kSources = {"library", "program", "chip_program"};
 constexpr std::array<std::string_view, 2> kPrograms = {"strata_worker", "this_program"};
 
 template <class Enum, std::size_t Count>
@@ -56,14 +57,14 @@ std::optional<Callable> setup_from(const JsonFields& fields) {
 
 json to_json(const ChipOptions& chip) {
   return {{"platform", text_to_json(chip.platform)},
-          {"lanes", chip.lanes},
+          {"run", node::to_json(chip.run)},
           {"setup", setup_to_json(chip.setup)}};
 }
 
 ChipOptions chip_from(const json& value) {
   const JsonFields fields(value, "options of a chip worker");
   return {.platform = fields.text("platform"),
-          .lanes = fields.number32("lanes"),
+          .run = run_options_from(fields.at("run")),
           .setup = setup_from(fields)};
 }
 
@@ -113,18 +114,24 @@ WorkerOptions options_from(const json& value, int levels) {
 }  // namespace
 
 json to_json(const Callable& callable) {
-  return {{"source", enum_to_json(callable.source, kSources)},
-          {"library", text_to_json(callable.library)},
-          {"symbol", text_to_json(callable.symbol)},
-          {"orchestration", callable.orchestration}};
+  json made = {{"source", enum_to_json(callable.source, kSources)},
+               {"library", text_to_json(callable.library)},
+               {"symbol", text_to_json(callable.symbol)},
+               {"orchestration", callable.orchestration}};
+  if (callable.source == Callable::Source::chip_program) made["run"] = to_json(callable.run);
+  return made;
 }
 
 Callable callable_from(const json& value) {
   const JsonFields fields(value, "callable");
-  return {.source = enum_from<Callable::Source>(fields, "source", kSources),
-          .library = fields.text("library"),
-          .symbol = fields.text("symbol"),
-          .orchestration = fields.boolean("orchestration")};
+  Callable callable{.source = enum_from<Callable::Source>(fields, "source", kSources),
+                    .library = fields.text("library"),
+                    .symbol = fields.text("symbol"),
+                    .orchestration = fields.boolean("orchestration")};
+  if (callable.source == Callable::Source::chip_program) {
+    callable.run = run_options_from(fields.at("run"));
+  }
+  return callable;
 }
 
 json to_json(const WorkerFault& fault) {
@@ -135,8 +142,10 @@ json to_json(const WorkerFault& fault) {
           {"step", text_to_json(fault.step)},
           {"cause", text_to_json(fault.cause)},
           {"exception", text_to_json(fault.type)},
+          {"code", text_to_json(fault.code)},
           {"task", text_to_json(fault.task)},
           {"callable", text_to_json(fault.callable)},
+          {"note", text_to_json(fault.note)},
           {"stack", texts_to_json(fault.stack)},
           {"log", texts_to_json(fault.log)}};
 }
@@ -151,8 +160,10 @@ WorkerFault fault_from(const json& value) {
   fault.step = fields.text("step");
   fault.cause = fields.text("cause");
   fault.type = fields.text("exception");
+  fault.code = fields.text("code");
   fault.task = fields.text("task");
   fault.callable = fields.text("callable");
+  fault.note = fields.text("note");
   fault.stack = fields.texts("stack");
   fault.log = fields.texts("log");
   return fault;

@@ -6,9 +6,11 @@
 //
 // parent -> worker
 //   configure    path, role, log_level, deadline (of the start), setup (a callable or null),
-//                chip workers: platform, lanes; next-level workers: options (of their own Worker,
-//                whose name is the path), first_slab, slab_numbers (node::Placement)
-//   register     callables: [{id, source, library, symbol, orchestration}]
+//                chip workers: platform, run (options), cpus; next-level workers: options (of their
+//                own Worker, whose name is the path), first_slab, slab_numbers (node::Placement)
+//   register     callables: [{id, source, library, symbol, orchestration}]; chip programs also: run
+//                (options), build_id
+//   forget_callable  id: no later frame calls this chip program
 //   slab         slab, bytes; one descriptor: a memory that later frames may name
 //   forget_slab  slab: no later frame names it
 //
@@ -35,7 +37,7 @@
 
 namespace strata::node {
 
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 
 /// Descriptors that every worker process inherits. Nothing else is open in it at first; 0 is
 /// /dev/null, 1 and 2 are the log pipe.

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "node/chip_options.hpp"
 #include "node/exception_fault.hpp"
 #include "node/json_fields.hpp"
 #include "node/protocol.hpp"
@@ -36,7 +37,11 @@ Configuration configuration_from(const nlohmann::json& message) {
   if (!fields.at("setup").is_null()) made.setup = callable_from(fields.at("setup"));
   if (fields.has("platform")) {
     made.platform = fields.text("platform");
-    made.lanes = fields.number32("lanes");
+    made.run = run_options_from(fields.at("run"));
+    for (const auto& cpu : fields.array("cpus")) {
+      if (!cpu.is_number_unsigned()) fields.refuse("cpus", "a list of numbers of CPUs");
+      made.cpus.push_back(cpu.get<int>());
+    }
   }
   if (fields.has("options")) {
     made.options = options_from(fields.at("options"));
@@ -128,6 +133,8 @@ void ServiceThread::take(ipc::Message message) {
     wait_for_listener();
   } else if (type == "register") {
     register_callables(body);
+  } else if (type == "forget_callable") {
+    forget_callable(body);
   } else if (type == "slab") {
     add_slab(message);
   } else if (type == "forget_slab") {
@@ -145,7 +152,7 @@ void ServiceThread::register_callables(const nlohmann::json& message) {
     const std::uint32_t id = JsonFields(each, "callable").number32("id");
     const Callable callable = callable_from(each);
     try {
-      shared_.callables.add(id, loader_.load(callable));
+      shared_.callables.add(id, load(each, callable));
       registered.push_back(id);
     } catch (const std::exception&) {
       WorkerFault fault = shared_.messages->fault({});
@@ -155,6 +162,23 @@ void ServiceThread::register_callables(const nlohmann::json& message) {
   }
   loader_.forget_failures();
   if (!registered.empty()) shared_.messages->registered(registered);
+}
+
+LoadedCallable ServiceThread::load(const nlohmann::json& entry, const Callable& callable) {
+  if (callable.source != Callable::Source::chip_program) return loader_.load(callable);
+  if (!configuration()->chip()) {
+    throw InvalidArgument(callable.to_string() + " can't be run by a " + configuration()->role +
+                          ": only chip workers run chip programs");
+  }
+  return loader_.load_program(callable, JsonFields(entry, "callable").text("build_id"));
+}
+
+void ServiceThread::forget_callable(const nlohmann::json& message) {
+  const std::uint32_t id = JsonFields(message, "forget_callable message").number32("id");
+  auto forgotten = shared_.callables.take(id);
+  if (forgotten == nullptr) return;  // It could not be loaded.
+  shared_.forgotten.add(std::move(forgotten));
+  shared_.mailbox->interrupt();
 }
 
 void ServiceThread::add_slab(ipc::Message& message) {

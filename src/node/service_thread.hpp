@@ -14,6 +14,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "node/callable_loader.hpp"
 #include "node/worker_shared.hpp"
@@ -29,8 +30,10 @@ struct Configuration {
   LogLevel log_level = LogLevel::info;
   std::int64_t deadline_ns = 0;  ///< CLOCK_MONOTONIC; of the start.
   std::optional<Callable> setup;
-  std::string platform;  ///< Of chip workers.
-  unsigned lanes = 1;    ///< Of chip workers.
+  // Of chip workers.
+  std::string platform;
+  ChipRunOptions run;     ///< For programs that do not say otherwise.
+  std::vector<int> cpus;  ///< That the chip may use; none: all.
   // Of next-level workers.
   std::optional<WorkerOptions> options;
   std::uint32_t first_slab = 1;    ///< Number of the first slab that its store makes.
@@ -76,6 +79,8 @@ class ServiceThread {
   void take_messages();
   void take(ipc::Message message);
   void register_callables(const nlohmann::json& message);
+  [[nodiscard]] LoadedCallable load(const nlohmann::json& entry, const Callable& callable);
+  void forget_callable(const nlohmann::json& message);
   void add_slab(ipc::Message& message);
   void wait_for_listener();
   [[noreturn]] void give_up(const std::string& why);

@@ -21,6 +21,7 @@
 #include "os/procfs.hpp"
 #include "os/spawn.hpp"
 #include "os/system_error.hpp"
+#include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 #include "trace/process_record_reader.hpp"
 #include "trace/recorder.hpp"
@@ -304,6 +305,11 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
   if (crash) {
     fault.cause = killed_text(crash->headline(), fault.task);
     if (!crash->text.empty()) fault.cause += ": " + crash->text;
+    fault.note = crash->note;
+    if (!fault.note.empty()) {  // It was in a kernel.
+      fault.code = std::string(name_of(ErrorCode::kernel_crashed));
+      fault.cause = "[" + fault.code + "] " + fault.cause;
+    }
     std::size_t number = 0;
     for (const trace::StackFrame& frame : trace::symbolise(*crash))
       fault.stack.push_back(trace::to_text(frame, number++));
@@ -361,7 +367,10 @@ void Supervisor::bury(Child& child, ChildState from) {
       status.kind == os::ExitStatus::Kind::unknown || status.clean() ||
       (status.kind == os::ExitStatus::Kind::signalled &&
        (status.value == SIGTERM || status.value == SIGKILL) && child.task_when_ended.empty());
-  const bool gone_well = is_ending(from) && as_told && (!child.own_words || status.clean());
+  // What was killed for another reason before the stop came has been told of already.
+  const bool told = from == ChildState::killing && child.failed_in && !is_ending(*child.failed_in);
+  const bool gone_well =
+      told || (is_ending(from) && as_told && (!child.own_words || status.clean()));
   WorkerFault fault = fault_of(child, from);
   if (from == ChildState::killing && phase_ == Phase::stopping && !gone_well) {
     fault.task = child.task_when_ended;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "chip/chip_runtime.hpp"
 #include "node/exception_fault.hpp"
 #include "strata/error.hpp"
 
@@ -10,45 +11,16 @@ namespace {
 
 using ipc::CompletionStatus;
 
-void require_function(const LoadedCallable& callable) {
-  if (callable.code.function != nullptr) return;
-  throw InvalidArgument("'" + callable.name +
-                        "' is an orchestration, which only next-level workers run");
-}
+}  // namespace
 
-void call_on_this_thread(const TaskCall& call, WorkerTask::Services& services) {
+void call_function(const TaskCall& call, WorkerTask::Services& services) {
+  if (call.callable.code.function == nullptr) {
+    throw InvalidArgument("'" + call.callable.name +
+                          "' is an orchestration, which only next-level workers run");
+  }
   const TaskContext context(call.arguments, call.place, CancelToken::look, &call.token);
   WorkerTask task(context, services);
   call.callable.code.function(task);
-}
-
-}  // namespace
-
-void PlainRunner::run(const TaskCall& call, WorkerTask::Services& services) {
-  require_function(call.callable);
-  call_on_this_thread(call, services);
-}
-
-void ChipRunner::run(const TaskCall& call, WorkerTask::Services& services) {
-  require_function(call.callable);
-  if (lanes_.count() == 1) {  // Nothing to share out.
-    call_on_this_thread(call, services);
-    return;
-  }
-  std::vector<WorkerTask::Services> of_lanes(lanes_.count(), services);
-  lanes_.run([&](unsigned lane) {
-    TaskContext::Place place = call.place;
-    place.member = place.member * lanes_.count() + lane;
-    place.members *= lanes_.count();
-    const TaskContext context(call.arguments, place, CancelToken::look, &call.token);
-    WorkerTask task(context, of_lanes[lane]);
-    call.callable.code.function(task);
-  });
-  for (auto& of_lane : of_lanes) {
-    if (!of_lane.has_value) continue;
-    services = std::move(of_lane);  // The value of the lowest lane that returned one.
-    return;
-  }
 }
 
 TaskLoop::TaskLoop(WorkerShared& shared, TaskRunner& runner) : shared_(shared), runner_(runner) {
@@ -62,6 +34,7 @@ void TaskLoop::run() {
   while (shared_.stopping() == Stop::none) {
     switch (mailbox.wait()) {
       case ipc::MailboxWorker::WaitResult::interrupted:
+        runner_.idle();
         continue;
       case ipc::MailboxWorker::WaitResult::broken:
         throw Error("its mailbox is broken: " + std::string(mailbox.broken()));
@@ -98,6 +71,7 @@ void TaskLoop::run_frame(const ipc::MailboxWorker::Taken& taken) {
     shared_.record->end_task(static_cast<std::uint64_t>(completion.status));
   }
   shared_.mailbox->complete(completion);
+  if (stuck_ != nullptr) std::rethrow_exception(stuck_);
 }
 
 TaskLoop::Arguments TaskLoop::resolve(const ipc::SubmissionView& frame) {
@@ -156,12 +130,17 @@ void TaskLoop::call(const ipc::SubmissionView& frame, const LoadedCallable& call
                                    .member = header.member,
                                    .members = header.members};
     services_.has_value = false;
-    runner_.run({callable, arguments, place, token_}, services_);
+    const auto time_limit = static_cast<std::chrono::nanoseconds::rep>(header.time_limit_ns);
+    runner_.run({callable, arguments, place, token_, std::chrono::nanoseconds(time_limit)},
+                services_);
     if (token_.seen.load(std::memory_order_relaxed)) {
       completion.status = CompletionStatus::cancelled;
     } else {
       succeed(header.dispatch, services_, completion);
     }
+  } catch (const chip::ChipStuck&) {
+    stuck_ = std::current_exception();
+    fail(frame, stuck_, completion);
   } catch (const Cancelled&) {
     if (token_.cancelled()) {
       completion.status = CompletionStatus::cancelled;

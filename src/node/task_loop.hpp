@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -15,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "node/chip_lanes.hpp"
 #include "node/worker_shared.hpp"
 #include "strata/task_context.hpp"
 #include "strata/worker_task.hpp"
@@ -45,22 +45,29 @@ struct TaskCall {
   const detail::ArgumentBlock& arguments;
   TaskContext::Place place;
   const CancelToken& token;
+  std::chrono::nanoseconds time_limit{0};  ///< 0: none.
 };
 
-/// Runs calls: on this thread, on all lanes of a chip, or through the Worker of a next level.
-/// Returns the value that the task returned; throws what it threw.
+/// Runs calls: on this thread, on a chip, or through the Worker of a next level. Throws what the
+/// task threw.
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;
   virtual void run(const TaskCall& call, WorkerTask::Services& services) = 0;
+  /// Between tasks, after something was forgotten.
+  virtual void idle() {}
 };
+
+/// Calls a function on this thread. Throws InvalidArgument for what is none.
+void call_function(const TaskCall& call, WorkerTask::Services& services);
 
 class TaskLoop {
  public:
   /// Both live as long as this.
   TaskLoop(WorkerShared& shared, TaskRunner& runner);
 
-  /// Returns once the process shall stop. Throws Error if the mailbox is broken.
+  /// Returns once the process shall stop. Throws Error if the mailbox is broken, and ChipStuck,
+  /// once the task has been told of, if the process can run no more tasks.
   void run();
 
  private:
@@ -81,23 +88,17 @@ class TaskLoop {
   std::function<bool()> give_up_;  ///< Whether the task in hand is wanted no more.
   CancelToken token_;
   WorkerTask::Services services_;
+  /// The task in hand has made this process useless: what the parent is told when it ends.
+  std::exception_ptr stuck_;
   std::vector<detail::TensorRecord> tensors_;  ///< Of the task in hand; grows, is used again.
 };
 
-/// Calls on the calling thread.
+/// Calls functions on the calling thread.
 class PlainRunner final : public TaskRunner {
  public:
-  void run(const TaskCall& call, WorkerTask::Services& services) override;
-};
-
-/// Calls on all lanes of a chip at once.
-class ChipRunner final : public TaskRunner {
- public:
-  ChipRunner(unsigned lanes, ipc::SpinnerBudget* budget) : lanes_(lanes, budget) {}
-  void run(const TaskCall& call, WorkerTask::Services& services) override;
-
- private:
-  ChipLanes lanes_;
+  void run(const TaskCall& call, WorkerTask::Services& services) override {
+    call_function(call, services);
+  }
 };
 
 }  // namespace strata::node

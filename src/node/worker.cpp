@@ -100,6 +100,7 @@ void Worker::cancel() noexcept {
 }
 bool Worker::initialised() const noexcept { return state_->initialised(); }
 CallableId Worker::add(const Callable& callable) { return state_->add(callable); }
+void Worker::remove(CallableId program) { state_->remove(program); }
 KindId Worker::any_sub() const { return state_->kind("sub"); }
 KindId Worker::any_chip() const { return state_->kind("chip"); }
 KindId Worker::any_next() const { return state_->kind("next"); }
@@ -112,6 +113,14 @@ Buffer Worker::create_buffer(std::size_t bytes) {
   buffer->owner = state_;
   return Buffer(std::move(buffer));
 }
+
+ChipBuffer Worker::allocate_on(LaneId chip, std::size_t bytes) {
+  auto buffer = state_->allocate_on(chip, bytes);
+  buffer->owner = state_;
+  return ChipBuffer(std::move(buffer));
+}
+
+ChipMemoryUsage Worker::chip_memory(LaneId chip) const { return state_->chip_memory().usage(chip); }
 
 Run Worker::submit(Engine::OrchestrationFn orchestration, RunOptions options) {
   return state_->submit(std::move(orchestration), std::move(options));

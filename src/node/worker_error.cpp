@@ -33,6 +33,7 @@ std::string WorkerFault::to_string() const {
   } else if (!callable.empty()) {
     text += "\n  callable: " + callable;
   }
+  if (!note.empty()) text += "\n  at that time: " + note;
   if (!state.empty()) text += "\n  state: " + state;
   if (!step.empty()) text += "\n  last step: " + step;
   add_list(text, "stack of the thread that crashed:", stack);

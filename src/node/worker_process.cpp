@@ -17,6 +17,7 @@
 
 #include "base/fault_point.hpp"
 #include "node/callable_loader.hpp"
+#include "node/chip_task_runner.hpp"
 #include "node/exception_fault.hpp"
 #include "node/lifeline_thread.hpp"
 #include "node/next_level.hpp"
@@ -150,11 +151,7 @@ std::unique_ptr<TaskRunner> WorkerMain::make_runner() {
   if (!configuration_->chip()) return std::make_unique<PlainRunner>();
   step("load platform " + configuration_->platform);
   base::fault_point("worker.load_platform");
-  if (configuration_->platform != "cpu") {
-    throw InvalidArgument("there is no platform '" + configuration_->platform +
-                          "'; this build knows: cpu");
-  }
-  return std::make_unique<ChipRunner>(configuration_->lanes, shared_->budget.get());
+  return std::make_unique<ChipTaskRunner>(*configuration_, *shared_);
 }
 
 void WorkerMain::set_up() {

@@ -7,7 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ipc/mailbox.hpp"
 #include "ipc/spinner_budget.hpp"
@@ -26,6 +29,24 @@ enum class Stop : std::uint32_t {
   none,
   drain,  ///< End after the task in hand.
   now,    ///< The same, and the task in hand is told that it is cancelled.
+};
+
+/// Callables that nobody calls any more, on their way from the service thread, which takes them out
+/// of the table, to the main thread, which lets go of them.
+class ForgottenCallables {
+ public:
+  void add(std::unique_ptr<const LoadedCallable> callable) {
+    const std::lock_guard lock(mutex_);
+    callables_.push_back(std::move(callable));
+  }
+  [[nodiscard]] std::vector<std::unique_ptr<const LoadedCallable>> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(callables_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<const LoadedCallable>> callables_;  ///< Guarded by mutex_.
 };
 
 struct WorkerShared {
@@ -52,8 +73,9 @@ struct WorkerShared {
   /// Who the main thread sleeps as until it is configured.
   os::Parker main_parker;
 
-  CallableTable callables;  ///< Service thread adds, main thread looks up.
-  SlabMap slabs;            ///< Service thread adds and removes, main thread looks up.
+  CallableTable callables;  ///< Service thread adds and takes, main thread looks up.
+  ForgottenCallables forgotten;
+  SlabMap slabs;  ///< Service thread adds and removes, main thread looks up.
 
   [[nodiscard]] Stop stopping() const noexcept { return stop.load(std::memory_order_acquire); }
   /// Asks all threads to stop. Takes no lock, allocates nothing.

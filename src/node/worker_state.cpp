@@ -16,6 +16,7 @@
 #include "os/cgroup.hpp"
 #include "os/spawn.hpp"
 #include "strata/error.hpp"
+#include "strata/platform.hpp"
 #include "trace/recorder.hpp"
 
 namespace strata::node {
@@ -24,8 +25,6 @@ namespace {
 
 /// How long a start may take before the janitor is started beside it.
 constexpr std::chrono::milliseconds kJanitorDelay{30};
-/// Callables in one message.
-constexpr std::size_t kCallablesAtOnce = 500;
 
 /// How long init() that fails and close() wait for stderr to take the last lines, which a process
 /// that ends at once would lose.
@@ -85,13 +84,17 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
   progress_->set_event(supervisor_->completion_event());
 }
 
-WorkerState::~WorkerState() = default;
+WorkerState::~WorkerState() {
+  callables_
+      .stop();  // Recordings that are left may keep programs; nobody is told of them any more.
+}
 
 void WorkerState::make_engine() {
   shared_.slabs = slabs_.get();
   shared_.cancel_grace = options_.cancel_grace;
   shared_.timers_changed = [this] { supervisor_->timers_changed(); };
-  shared_.callable_text = [this](CallableId id) { return text_of(id); };
+  shared_.chip_memory = &chip_memory_;
+  shared_.callable_text = [this](CallableId id) { return callables_.text_of(id); };
   shared_.task_cancelled = [this](TaskId task) {
     const std::lock_guard lock(tasks_mutex_);
     return cancelled_tasks_.erase(task) != 0;
@@ -112,6 +115,7 @@ void WorkerState::make_engine() {
   }
   progress_ = std::make_shared<WorkerProgress>(endpoints_, *budget_);
   engine.progress = progress_;
+  engine.check_task = [this](TaskSpec& task) { task_check_.check(task); };
   engine_ = std::make_unique<Engine>(std::move(engine));
   shared_.engine = engine_.get();
   for (const std::string_view kind : kChildKinds) {
@@ -123,6 +127,26 @@ void WorkerState::make_engine() {
       engine_->suspend_lane(lane);  // Until a process is there.
     }
   }
+  set_chips();
+}
+
+/// Says which lanes are chips, once the engine has given them out.
+void WorkerState::set_chips() {
+  if (options_.chips.empty()) return;
+  const KindId kind = engine_->kind("chip");
+  std::vector<bool> is_chip(endpoints_.size(), false);
+  std::vector<ChipMemory::Chip> chips;
+  const std::vector<LaneId> lanes = engine_->lanes(kind);
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const Platform platform = Platform::parse(options_.chips[i].platform);
+    is_chip[lanes[i].value] = true;
+    chips.push_back({.lane = lanes[i],
+                     .path = options_.name + "/chip[" + std::to_string(i) + "]",
+                     .platform = platform.name,
+                     .total = platform.memory});
+  }
+  task_check_.set_chips(std::move(is_chip), kind.value);
+  chip_memory_.set_chips(std::move(chips));
 }
 
 // ---- Life ---------------------------------------------------------------------------------------
@@ -386,31 +410,20 @@ void WorkerState::cancel_task(TaskId task) {
 // ---- What tasks use -----------------------------------------------------------------------------
 
 CallableId WorkerState::add(const Callable& callable) {
-  if (callable.symbol.empty() ||
-      (callable.source == Callable::Source::library && callable.library.empty())) {
-    throw InvalidArgument("Worker::add: the callable names no function");
-  }
-  const nlohmann::json json = to_json(callable);
-  CallableId id;
-  {
-    const std::lock_guard lock(callables_mutex_);
-    const auto next = static_cast<std::uint32_t>(callables_.size() + 1);
-    const auto [place, added] = callable_ids_.emplace(json.dump(), next);
-    if (!added) return CallableId{place->second};
-    callables_.push_back(callable);
-    shared_.callables.store(next, std::memory_order_relaxed);
-    id.value = next;
+  const CallableRegistry::Added added = callables_.add(callable);
+  if (!added.is_new) return added.id;
+  // Two threads may come here in either order: the highest id counts.
+  std::uint32_t known = shared_.callables.load(std::memory_order_relaxed);
+  while (known < added.id.value && !shared_.callables.compare_exchange_weak(
+                                       known, added.id.value, std::memory_order_relaxed)) {
   }
   supervisor_->registrations_changed();
-  return id;
+  return added.id;
 }
 
-std::string WorkerState::text_of(CallableId callable) const {
-  const std::lock_guard lock(callables_mutex_);
-  if (callable.value == 0 || callable.value > callables_.size()) {
-    return "callable " + std::to_string(callable.value) + ", which was never added";
-  }
-  return callables_[callable.value - 1].to_string();
+/// A removed program that no task uses any more.
+void WorkerState::forget_program(CallableId program) {
+  supervisor_->broadcast({.body = {{"type", "forget_callable"}, {"id", program.value}}});
 }
 
 std::vector<Letter> WorkerState::greetings() {
@@ -423,17 +436,11 @@ std::vector<Letter> WorkerState::greetings() {
 }
 
 std::optional<SupervisorClient::Registrations> WorkerState::registrations(std::size_t known) {
-  const std::lock_guard lock(callables_mutex_);
-  if (known >= callables_.size()) return std::nullopt;
-  const std::size_t end = std::min(known + kCallablesAtOnce, callables_.size());
-  nlohmann::json batch = nlohmann::json::array();
-  for (std::size_t i = known; i < end; ++i) {
-    nlohmann::json entry = to_json(callables_[i]);
-    entry["id"] = i + 1;
-    batch.push_back(std::move(entry));
-  }
-  return Registrations{.letter = {.body = {{"type", "register"}, {"callables", std::move(batch)}}},
-                       .known = end};
+  CallableRegistry::Batch batch = callables_.batch(known);
+  if (batch.known == known) return std::nullopt;
+  return Registrations{
+      .letter = {.body = {{"type", "register"}, {"callables", std::move(batch.entries)}}},
+      .known = batch.known};
 }
 
 std::shared_ptr<BufferState> WorkerState::create_buffer(std::size_t bytes) {
@@ -441,6 +448,25 @@ std::shared_ptr<BufferState> WorkerState::create_buffer(std::size_t bytes) {
   buffer->range = slabs_->create(bytes);
   buffer->memory = slabs_;
   buffer->id = engine_->add_buffer(buffer->range.data, bytes);
+  return buffer;
+}
+
+std::shared_ptr<ChipBufferState> WorkerState::allocate_on(LaneId chip, std::size_t bytes) {
+  require_running("Worker::allocate_on");
+  auto buffer = std::make_shared<ChipBufferState>();
+  buffer->place = chip_memory_.reserve(chip, bytes);
+  try {
+    buffer->range = slabs_->create(bytes);
+  } catch (...) {
+    chip_memory_.give_back(buffer->place);
+    throw;
+  }
+  buffer->place.data = buffer->range.data;
+  buffer->memory = slabs_;
+  buffer->chip = chip;
+  // No address: what is on a chip is reached through copies and tasks alone.
+  buffer->id = engine_->add_buffer(nullptr, bytes);
+  chip_memory_.add(buffer->id, buffer->place);
   return buffer;
 }
 
@@ -493,6 +519,7 @@ void WorkerState::child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent
 }
 
 void WorkerState::child_down(std::size_t child, const WorkerFault& cause, bool lost) {
+  if (specs_[child].kind == "chip") chip_memory_.process_gone(endpoints_[child]->lane(), cause);
   endpoints_[child]->down(cause, lost);
   if (!lost) return;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {

@@ -18,7 +18,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,12 +26,15 @@
 #include <vector>
 
 #include "ipc/spinner_budget.hpp"
+#include "node/callable_registry.hpp"
 #include "node/child_specs.hpp"
+#include "node/chip_memory.hpp"
 #include "node/endpoint.hpp"
 #include "node/janitor.hpp"
 #include "node/log_sink.hpp"
 #include "node/slab_store.hpp"
 #include "node/supervisor.hpp"
+#include "node/task_check.hpp"
 #include "node/worker_program.hpp"
 #include "os/unique_fd.hpp"
 #include "strata/worker.hpp"
@@ -58,9 +60,11 @@ class WorkerState final : public SupervisorClient {
   [[nodiscard]] bool is_copy() const noexcept { return ::getpid() != process_; }
 
   CallableId add(const Callable& callable);
+  void remove(CallableId program) { callables_.remove(program); }
   [[nodiscard]] KindId kind(std::string_view name) const;
   [[nodiscard]] LaneId lane(std::string_view kind, std::size_t index) const;
   [[nodiscard]] std::shared_ptr<BufferState> create_buffer(std::size_t bytes);
+  [[nodiscard]] std::shared_ptr<ChipBufferState> allocate_on(LaneId chip, std::size_t bytes);
   Run submit(Engine::OrchestrationFn orchestration, RunOptions options);
   Run run(const Engine::OrchestrationFn& orchestration, RunOptions options);
   void cancel_task(TaskId task);
@@ -69,6 +73,7 @@ class WorkerState final : public SupervisorClient {
 
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
   [[nodiscard]] SlabStore& slabs() noexcept { return *slabs_; }
+  [[nodiscard]] ChipMemory& chip_memory() noexcept { return chip_memory_; }
   [[nodiscard]] const WorkerOptions& options() const noexcept { return options_; }
   [[nodiscard]] LogSink& log() noexcept { return log_; }
 
@@ -89,6 +94,8 @@ class WorkerState final : public SupervisorClient {
   enum class Life : std::uint8_t { closed, starting, running, stopping };
 
   void make_engine();
+  void set_chips();
+  void forget_program(CallableId program);
   void start_janitor();
   void require_running(const char* caller) const;
   void keep(const Run& run);
@@ -97,7 +104,6 @@ class WorkerState final : public SupervisorClient {
   /// Begins to stop, unless that is under way. Returns the `ended_` that its end will change;
   /// nothing if it is closed.
   std::optional<std::uint64_t> begin_stop(std::chrono::milliseconds limit, bool by_cancel);
-  [[nodiscard]] std::string text_of(CallableId callable) const;
   [[nodiscard]] CallableId known_callable(const nlohmann::json& id) const;
 
   const WorkerOptions options_;
@@ -108,6 +114,9 @@ class WorkerState final : public SupervisorClient {
   std::unique_ptr<ipc::SpinnerBudget> budget_;
   std::shared_ptr<SlabStore> slabs_;  ///< Buffers that outlive the Worker keep it.
   SlabStore::Range heap_;
+  ChipMemory chip_memory_;
+  CallableRegistry callables_{[this](CallableId program) { forget_program(program); }};
+  TaskCheck task_check_{callables_, chip_memory_};
   EndpointContext shared_;
   const std::vector<ChildSpec> specs_;
   std::vector<std::shared_ptr<Endpoint>> endpoints_;  ///< By child.
@@ -126,10 +135,6 @@ class WorkerState final : public SupervisorClient {
   std::optional<OpenProgram> program_;
   std::unique_ptr<Janitor> janitor_;  ///< At the root, while it is initialised.
   std::vector<Run> runs_;             ///< That may not have ended.
-
-  mutable std::mutex callables_mutex_;
-  std::vector<Callable> callables_;                    ///< By id - 1. Guarded by callables_mutex_.
-  std::map<std::string, std::uint32_t> callable_ids_;  ///< The same.
 
   std::mutex tasks_mutex_;
   std::set<TaskId> cancelled_tasks_;  ///< That are at no endpoint yet. Guarded by tasks_mutex_.

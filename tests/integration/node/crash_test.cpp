@@ -103,18 +103,6 @@ TEST_F(NodeCrash, ConstructorOfTheLibraryWithTheSetup) {
                                                   "never_reached")}};
   crash_in_setup(options, "", "signal 11", "strata_test_crash_in_constructor");
 }
-TEST_F(NodeCrash, AChipsHelperThreadCrashesWithItsStack) {
-  WorkerOptions options;
-  options.chips = {{.lanes = 3}};
-  Worker worker(options);
-  worker.init();
-  const CallableId overflow = worker.add(task_in_library("overflow"));
-  const Run run =
-      worker.submit([&](Orchestration& o) { o.submit(Call(overflow), on(worker.chip(0))); });
-  const auto fault = fault_of(run);
-  ASSERT_TRUE(fault);
-  expect_crash(*fault, "signal 11", "strata_test_overflow");
-}
 
 }  // namespace
 }  // namespace strata::test

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "integration/worker/worker_parent.hpp"
+#include "node/chip_options.hpp"
 #include "os/mapping.hpp"
 #include "os/procfs.hpp"
 
@@ -249,9 +250,17 @@ TEST(WorkerProcessTest, ATaskWaitsForASlabThatComesLater) {
   EXPECT_EQ(*reinterpret_cast<std::int64_t*>(range.data), 1);
 }
 
-TEST(WorkerProcessTest, AChipCallsTheFunctionOnEachLane) {
+/// A chip worker's part of its configuration.
+json chip_on(const char* platform) {
+  return {{"role", "chip worker"},
+          {"platform", platform},
+          {"run", node::to_json(ChipRunOptions{})},
+          {"cpus", json::array()}};
+}
+
+TEST(WorkerProcessTest, AChipCallsAFunctionOnce) {
   WorkerParent parent;
-  parent.start({{"role", "chip worker"}, {"platform", "cpu"}, {"lanes", 4}});
+  parent.start(chip_on("cpu"));
   parent.add(1, "mark_member");
   node::SlabStore store({});
   const auto range = store.create(4 * sizeof(std::int64_t));
@@ -259,9 +268,8 @@ TEST(WorkerProcessTest, AChipCallsTheFunctionOnEachLane) {
   const OneDimension tensor(range, DType::int64);
   parent.push({.header = {.dispatch = 1, .callable = 1}, .tensors = {&tensor.frame, 1}});
   EXPECT_EQ(parent.pop().status, ipc::CompletionStatus::ok);
-  for (std::int64_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(reinterpret_cast<std::int64_t*>(range.data)[i], i + 1);
-  }
+  EXPECT_EQ(reinterpret_cast<std::int64_t*>(range.data)[0], 1);
+  EXPECT_EQ(reinterpret_cast<std::int64_t*>(range.data)[1], 0);
 }
 
 // ---- Starts that fail ---------------------------------------------------------------------------
@@ -269,9 +277,9 @@ TEST(WorkerProcessTest, AChipCallsTheFunctionOnEachLane) {
 TEST(WorkerProcessTest, APlatformThatIsNotKnownFailsTheStart) {
   WorkerParent parent;
   parent.expect("hello");
-  parent.configure({{"role", "chip worker"}, {"platform", "abacus"}, {"lanes", 1}});
+  parent.configure(chip_on("abacus"));
   const WorkerFault fault = node::fault_from(parent.expect("failed")["fault"]);
-  EXPECT_THAT(fault.cause, AllOf(HasSubstr("abacus"), HasSubstr("knows: cpu")));
+  EXPECT_THAT(fault.cause, AllOf(HasSubstr("unknown_platform"), HasSubstr("abacus")));
   EXPECT_EQ(fault.step, "load platform abacus");
   EXPECT_EQ(parent.wait()->value, 1);
 }

@@ -11,7 +11,6 @@
 
 #include "node/callable_loader.hpp"
 #include "node/callable_table.hpp"
-#include "node/chip_lanes.hpp"
 #include "node/exception_fault.hpp"
 #include "node/this_program.hpp"
 #include "node/worker_process.hpp"
@@ -210,46 +209,6 @@ TEST(ExceptionFaultTest, AFaultFromFurtherDownIsPassedOn) {
                       {{.task = {}, .name = {}, .message = {}, .cause = {}, .exception = remote}},
                       {});
   EXPECT_EQ(fault_when_thrown(run).cause, "deep");
-}
-
-// ---- Lanes of a chip
-// ------------------------------------------------------------------------------
-
-TEST(ChipLanesTest, TheFunctionIsCalledOnceOnEachLaneOnAThreadOfItsOwn) {
-  ChipLanes lanes(4, nullptr);
-  for (int round = 0; round < 500; ++round) {
-    std::vector<int> calls(4, 0);
-    std::vector<std::thread::id> threads(4);
-    lanes.run([&](unsigned lane) {
-      ++calls[lane];
-      threads[lane] = std::this_thread::get_id();
-    });
-    EXPECT_EQ(calls, (std::vector<int>{1, 1, 1, 1}));
-    EXPECT_EQ(threads[0], std::this_thread::get_id());
-    EXPECT_NE(threads[1], threads[2]);
-  }
-}
-
-TEST(ChipLanesTest, AllLanesReturnBeforeAnExceptionIsThrown) {
-  ChipLanes lanes(3, nullptr);
-  for (int round = 0; round < 100; ++round) {
-    std::atomic<int> returned{0};
-    EXPECT_THROW(lanes.run([&](unsigned lane) {
-      if (lane == 1) throw Odd("first");
-      ++returned;
-    }),
-                 Odd);
-    EXPECT_EQ(returned, 2);
-  }
-  EXPECT_NO_THROW(lanes.run([](unsigned) {}));
-}
-
-TEST(ChipLanesTest, OneLaneNeedsNoThreadAndNoneIsRefused) {
-  ChipLanes lanes(1, nullptr);
-  int calls = 0;
-  lanes.run([&](unsigned) { ++calls; });
-  EXPECT_EQ(calls, 1);
-  EXPECT_THROW(ChipLanes(0, nullptr), InvalidArgument);
 }
 
 }  // namespace

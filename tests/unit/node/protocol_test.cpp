@@ -38,8 +38,10 @@ WorkerFault whole_fault() {
           .step = "load library libx.so",
           .cause = std::string(10'000, 'x') + "\n\"quoted\" \\ \t",
           .type = "std::out_of_range",
+          .code = "kernel_threw",
           .task = "task 17 'scale'",
           .callable = "scale",
+          .note = "kernel 'add', block 3 of 7",
           .stack = {"#0 f", "#1 g"},
           .log = {"a line", ""}};
 }
@@ -52,8 +54,10 @@ void expect_same(const WorkerFault& a, const WorkerFault& b) {
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.cause, b.cause);
   EXPECT_EQ(a.type, b.type);
+  EXPECT_EQ(a.code, b.code);
   EXPECT_EQ(a.task, b.task);
   EXPECT_EQ(a.callable, b.callable);
+  EXPECT_EQ(a.note, b.note);
   EXPECT_EQ(a.stack, b.stack);
   EXPECT_EQ(a.log, b.log);
 }
@@ -89,7 +93,16 @@ TEST(ProtocolTest, TextThatIsNoListOfBytesIsRefused) {
 TEST(ProtocolTest, ACallableArrivesWhole) {
   for (const Callable& callable :
        {Callable::in_library("/tmp/libx.so", "scale"), Callable::in_program("here"),
-        Callable::in_library("libx.so", "run").as_orchestration()}) {
+        Callable::in_library("libx.so", "run").as_orchestration(),
+        Callable::chip_program("/tmp/add.chip"),
+        Callable::chip_program("/tmp/add.chip", {.mode = OrchestrationMode::device,
+                                                .window = 1,
+                                                .heap = SIZE_MAX,
+                                                .threads = 7,
+                                                .time_limit = std::chrono::nanoseconds(1),
+                                                .check = true,
+                                                .explore_seed = UINT64_MAX,
+                                                .keep_graph = true})}) {
     EXPECT_EQ(callable_from(through_text(to_json(callable))), callable);
   }
 }
@@ -100,7 +113,10 @@ TEST(ProtocolTest, OptionsArriveWholeAtAnyDepth) {
   inner.subs = {{.count = 2, .program = WorkerProgram::this_program, .setup = {}}};
   inner.program = WorkerProgram::this_program;
   WorkerOptions options;
-  options.chips = {{.platform = "cpu", .lanes = 3, .setup = Callable::in_program("set_up")}, {}};
+  options.chips = {{.platform = "a2a3sim:clusters=4",
+                    .run = {.mode = OrchestrationMode::host_graph, .window = 3},
+                    .setup = Callable::in_program("set_up")},
+                   {}};
   options.next_level = {inner, inner};
   options.next_level[1].next_level = {inner};
   options.setup = Callable::in_library("libx.so", "f");

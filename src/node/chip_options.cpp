@@ -1,0 +1,140 @@
+#include "node/chip_options.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "chip/chip_runtime.hpp"
+#include "node/json_fields.hpp"
+#include "strata/chip_error.hpp"
+#include "strata/platform.hpp"
+
+namespace strata::node {
+namespace {
+
+using nlohmann::json;
+
+template <class T>
+void take(std::optional<T>& to, const std::optional<T>& from) {
+  if (!to) to = from;
+}
+
+template <class T>
+json number_or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+template <class T>
+std::optional<T> number_from(const JsonFields& fields, const char* name) {
+  if (fields.at(name).is_null()) return std::nullopt;
+  return static_cast<T>(fields.unsigned_integer(name, std::numeric_limits<T>::max()));
+}
+
+constexpr const char* kDevice = "device";
+constexpr const char* kHostGraph = "host_graph";
+
+}  // namespace
+
+ChipRunOptions merged(const ChipRunOptions& first, const ChipRunOptions& second) {
+  ChipRunOptions all = first;
+  take(all.mode, second.mode);
+  take(all.window, second.window);
+  take(all.heap, second.heap);
+  take(all.threads, second.threads);
+  take(all.time_limit, second.time_limit);
+  take(all.explore_seed, second.explore_seed);
+  all.check = first.check || second.check;
+  all.keep_graph = first.keep_graph || second.keep_graph;
+  return all;
+}
+
+void check_run_options(const ChipRunOptions& options, const std::string& of) {
+  try {
+    chip::validate(options, Platform{});
+  } catch (const ChipError& error) {
+    std::string_view why = error.what();
+    why.remove_prefix(std::min(why.size(), why.find("] ") + 2));  // The code comes first again.
+    throw ChipError(error.code(), of + ": " + std::string(why));
+  }
+}
+
+json to_json(const ChipRunOptions& options) {
+  json mode;
+  if (options.mode) mode = *options.mode == OrchestrationMode::device ? kDevice : kHostGraph;
+  json limit;
+  if (options.time_limit) limit = options.time_limit->count();
+  return {{"mode", std::move(mode)},
+          {"window", number_or_null(options.window)},
+          {"heap", number_or_null(options.heap)},
+          {"threads", number_or_null(options.threads)},
+          {"time_limit", std::move(limit)},
+          {"check", options.check},
+          {"explore_seed", number_or_null(options.explore_seed)},
+          {"keep_graph", options.keep_graph}};
+}
+
+ChipRunOptions run_options_from(const json& value) {
+  const JsonFields fields(value, "options of chip runs");
+  ChipRunOptions options;
+  if (!fields.at("mode").is_null()) {
+    const std::string mode = fields.text("mode");
+    if (mode != kDevice && mode != kHostGraph) fields.refuse("mode", "device or host_graph");
+    options.mode = mode == kDevice ? OrchestrationMode::device : OrchestrationMode::host_graph;
+  }
+  options.window = number_from<std::size_t>(fields, "window");
+  options.heap = number_from<std::size_t>(fields, "heap");
+  options.threads = number_from<unsigned>(fields, "threads");
+  if (!fields.at("time_limit").is_null()) {
+    options.time_limit = std::chrono::nanoseconds(
+        fields.integer("time_limit", 0, std::numeric_limits<std::int64_t>::max()));
+  }
+  options.check = fields.boolean("check");
+  options.explore_seed = number_from<std::uint64_t>(fields, "explore_seed");
+  options.keep_graph = fields.boolean("keep_graph");
+  return options;
+}
+
+std::vector<int> allowed_cpu_list() {
+  // The kernel says EINVAL where it knows more CPUs than there is room for.
+  for (int room = CPU_SETSIZE; room <= (1 << 20); room *= 2) {
+    const auto destroy = [](cpu_set_t* set) { CPU_FREE(set); };
+    const std::unique_ptr<cpu_set_t, decltype(destroy)> set(
+        CPU_ALLOC(static_cast<std::size_t>(room)), destroy);
+    const std::size_t size = CPU_ALLOC_SIZE(static_cast<std::size_t>(room));
+    if (sched_getaffinity(0, size, set.get()) != 0) continue;
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < room; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), size, set.get())) cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+  return {};
+}
+
+std::vector<std::vector<int>> cpus_of_chips(const std::vector<ChipOptions>& chips,
+                                            const std::vector<int>& allowed) {
+  std::vector<std::size_t> sharing;
+  for (std::size_t i = 0; i < chips.size(); ++i) {
+    if (Platform::parse(chips[i].platform).name == "cpu") sharing.push_back(i);
+  }
+  std::vector<std::vector<int>> cpus(chips.size());
+  for (std::size_t i = 0; i < sharing.size() && !allowed.empty(); ++i) {
+    auto& own = cpus[sharing[i]];
+    if (allowed.size() < sharing.size()) {
+      own.push_back(allowed[i % allowed.size()]);
+      continue;
+    }
+    const std::size_t begin = i * allowed.size() / sharing.size();
+    const std::size_t end = (i + 1) * allowed.size() / sharing.size();
+    for (std::size_t cpu = begin; cpu < end; ++cpu)
+      own.push_back(allowed[cpu]);
+  }
+  return cpus;
+}
+
+}  // namespace strata::node

@@ -1,0 +1,3 @@
+#include <strata/chip.hpp>
+
+STRATA_CHIP_ORCHESTRATION(other) {}

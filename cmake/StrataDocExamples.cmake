@@ -1,6 +1,7 @@
 # The C++ in README.md and docs/ is compiled and run by the tests: each block that is marked as an
 # example (tools/extract_examples.py says how) becomes a program of that name and a test docs.<name>.
-# It is run in the folder that also has what is marked as a library, as lib<name>.so.
+# It is run in the folder that also has what is marked as a library, as lib<name>.so, and what is
+# marked as a file, under its name.
 file(GLOB_RECURSE doc_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
 list(PREPEND doc_pages ${PROJECT_SOURCE_DIR}/README.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${doc_pages}
@@ -35,5 +36,7 @@ foreach(name IN LISTS doc_examples)
   # Conversions that a reader would not look at twice are no fault in an example.
   target_compile_options(docs_${name} PRIVATE -Wno-conversion)
   add_test(NAME docs.${name} COMMAND docs_${name} WORKING_DIRECTORY ${doc_examples_dir}/bin)
-  set_tests_properties(docs.${name} PROPERTIES LABELS docs TIMEOUT 60)
+  # Some build chip programs.
+  set_tests_properties(docs.${name} PROPERTIES LABELS docs TIMEOUT 120 ENVIRONMENT
+                                               STRATA_CACHE=${PROJECT_BINARY_DIR}/chip_programs)
 endforeach()

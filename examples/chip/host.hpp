@@ -187,7 +187,7 @@ class Host {
 
 /// The program that was built beside this one.
 inline std::string program_file(const std::string& name) {
-  return std::filesystem::read_symlink("/proc/self/exe").replace_filename(name + ".chip").string();
+  return std::filesystem::read_symlink("/proc/self/exe").replace_filename(name + ".strata").string();
 }
 
 inline Host::Host(const Options& options, const std::string& program)

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <thread>
@@ -14,6 +16,7 @@
 #include "os/deadline.hpp"
 #include "os/procfs.hpp"
 #include "os/system_error.hpp"
+#include "os/unique_fd.hpp"
 
 namespace strata::cli {
 namespace {
@@ -26,6 +29,17 @@ std::string name_of(pid_t pid, const os::ProcessInfo& info) {
     text += (text.empty() ? "" : " ") + argument;
   }
   return text.empty() ? info.comm : text;
+}
+
+/// Sends signals to the process that was found, and to no other that has got its number since.
+void send(const Leftover& process, std::initializer_list<int> signals) {
+  const os::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0U)));
+  if (!pidfd) return;
+  // Read while the pidfd holds on to whoever has the number now.
+  const std::optional<os::ProcessInfo> info = os::read_process(process.pid);
+  if (!info || info->start_time != process.start_time) return;
+  for (const int signal : signals)
+    (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0U);
 }
 
 }  // namespace
@@ -54,7 +68,7 @@ std::vector<Leftover> find_leftovers() {
   for (const pid_t pid : os::descendants_of(::getpid())) {
     const std::optional<os::ProcessInfo> info = os::read_process(pid);
     if (!info || info->state == 'Z' || info->state == 'X') continue;
-    found.push_back({pid, name_of(pid, *info)});
+    found.push_back({pid, name_of(pid, *info), info->start_time});
   }
   return found;
 }
@@ -70,12 +84,10 @@ std::vector<Leftover> end_leftovers(std::chrono::milliseconds patience,
     if (left.empty() || give_up.passed()) return left;
     const bool force = insist.passed() || hurry();
     for (const Leftover& process : left) {
-      // It was alive a moment ago; numbers are not given out again that fast.
       if (force) {
-        (void)::kill(process.pid, SIGKILL);
+        send(process, {SIGKILL});
       } else if (asked.insert(process.pid).second) {
-        (void)::kill(process.pid, SIGTERM);
-        (void)::kill(process.pid, SIGCONT);  // A stopped one hears nothing.
+        send(process, {SIGTERM, SIGCONT});  // A stopped one hears nothing.
       }
     }
     std::this_thread::sleep_for(2ms);

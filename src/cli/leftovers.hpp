@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ void reap_orphans(pid_t except);
 struct Leftover {
   pid_t pid = 0;
   std::string name;
+  std::uint64_t start_time = 0;  ///< With the pid it names a process for ever.
 };
 
 /// Descendants of this process that run.

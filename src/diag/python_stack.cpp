@@ -159,7 +159,7 @@ std::string find_py_spy() {
   const char* const variable = std::getenv("PATH");
   std::istringstream folders(variable != nullptr ? variable : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = folder + "/py-spy";
+    std::string path = folder + "/py-spy";
     if (!folder.empty() && ::access(path.c_str(), X_OK) == 0) return path;
   }
   return "";

@@ -84,11 +84,22 @@ std::string event_text(const trace::Event& event, nanoseconds now) {
                      event.detail != 0 ? fmt::format(" {:#x}", event.detail) : "");
 }
 
+/// A worker with a task in hand does not write down that it runs, since that would cost each task.
+bool is_at_work(const trace::Card& card) {
+  return card.task && card.state == trace::ProcessState::idle;
+}
+std::string state_of(const trace::Card& card) {
+  return trace::name_of(is_at_work(card) ? trace::ProcessState::running : card.state);
+}
+nanoseconds state_since(const trace::Card& card) {
+  return is_at_work(card) ? card.task->since : card.state_since;
+}
+
 std::string strata_text(const StrataReport& strata, nanoseconds now) {
   const trace::Card& card = strata.card;
   std::string text =
       fmt::format("  Strata: {} ({}), {} for {}\n", printable(card.path), printable(card.role),
-                  trace::name_of(card.state), time_text(now - card.state_since));
+                  state_of(card), time_text(now - state_since(card)));
   if (!card.step.empty()) {
     text += fmt::format("  last step: {}, {} ago\n", printable(card.step),
                         time_text(now - card.step_since));
@@ -234,8 +245,8 @@ nlohmann::json json_of(const StrataReport& strata, nanoseconds now) {
   const trace::Card& card = strata.card;
   nlohmann::json json = {{"path", card.path},
                          {"role", card.role},
-                         {"state", trace::name_of(card.state)},
-                         {"state_for_s", seconds(now - card.state_since)},
+                         {"state", state_of(card)},
+                         {"state_for_s", seconds(now - state_since(card))},
                          {"step", card.step},
                          {"step_for_s", seconds(now - card.step_since)},
                          {"task", nullptr},

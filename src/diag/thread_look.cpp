@@ -152,6 +152,12 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return threads;
 }
 
+char state_of_thread(pid_t pid, pid_t thread) {
+  const auto stat = os::parse_process(
+      os::read_small_file(task_file(pid, thread, "stat")).value_or(std::string()));
+  return stat ? stat->state : 'X';
+}
+
 std::vector<ThreadLook> look_at_threads(pid_t pid) {
   std::vector<ThreadLook> looks;
   for (const pid_t thread : threads_of(pid)) {

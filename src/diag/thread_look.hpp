@@ -3,7 +3,8 @@
 //
 // Two looks tell a thread that computes or spins from one that waits. What counts is the time that
 // a thread ran or stood in the queue for a CPU, so a thread that spins is seen on a machine on
-// which it hardly gets to run, too.
+// which it hardly gets to run, too. The kernel counts the latter late, so whoever takes the looks
+// watches the states between them as well.
 //
 // Thread safety: free functions; any thread.
 #pragma once
@@ -40,6 +41,8 @@ struct ThreadLook {
 
 /// All threads, the first one first. Empty if the process is gone.
 [[nodiscard]] std::vector<ThreadLook> look_at_threads(pid_t pid);
+/// The state of one; 'X' if it is gone.
+[[nodiscard]] char state_of_thread(pid_t pid, pid_t thread);
 /// Ids only.
 [[nodiscard]] std::vector<pid_t> threads_of(pid_t pid);
 

@@ -164,6 +164,20 @@ std::map<pid_t, ThreadLook> by_id(std::vector<ThreadLook> looks) {
   return result;
 }
 
+/// Lets the time between the looks pass. What was running at the first look, and is not at any
+/// moment of it, no longer counts as running.
+void wait_and_watch(Looks& looks, nanoseconds window) {
+  constexpr int kSteps = 8;
+  for (int step = 0; step < kSteps; ++step) {
+    std::this_thread::sleep_for(window / kSteps);
+    for (auto& [pid, threads] : looks) {
+      for (auto& [id, look] : threads) {
+        if (look.state == 'R') look.state = state_of_thread(pid, id);
+      }
+    }
+  }
+}
+
 /// The second look, and what has changed since the first.
 void add_threads(ProcessReport& process, const std::map<pid_t, ThreadLook>& before,
                  nanoseconds window) {
@@ -180,6 +194,8 @@ void add_threads(ProcessReport& process, const std::map<pid_t, ThreadLook>& befo
       const nanoseconds wanted = look.wanted_time - first->second.wanted_time;
       thread.busy = std::clamp(
           static_cast<double>(wanted.count()) / static_cast<double>(window.count()), 0.0, 1.0);
+      // The kernel counts the time in the queue only when it has ended.
+      if (look.state == 'R' && first->second.state == 'R') thread.busy = 1;
       thread.ran =
           look.switches != first->second.switches || look.cpu_time != first->second.cpu_time;
     }
@@ -262,7 +278,7 @@ TreeReport collect(pid_t root, const CollectOptions& options) {
   for (const Member& member : members_of(root, options.leave_out))
     first.emplace(member.info.pid, by_id(look_at_threads(member.info.pid)));
   const nanoseconds looked(os::monotonic_now_ns());
-  std::this_thread::sleep_for(options.window);
+  wait_and_watch(first, options.window);
   for (const Member& member : settled_members_of(root, options.leave_out)) {
     ProcessReport process = begin_report(member);
     const nanoseconds now(os::monotonic_now_ns());

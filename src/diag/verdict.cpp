@@ -72,6 +72,40 @@ const PythonFrame* own_frame(const std::vector<PythonFrame>& frames) {
   return frames.empty() ? nullptr : &frames.front();
 }
 
+/// Strata's own code, by the names it has inside; what users write takes public names only.
+bool is_inside_strata(std::string_view function) {
+  constexpr std::string_view kInside[] = {"strata::os::",   "strata::ipc::",  "strata::graph::",
+                                          "strata::node::", "strata::chip::", "strata::comm::"};
+  return std::ranges::any_of(kInside, [&](std::string_view name) {
+    return function.find(name) != std::string_view::npos;
+  });
+}
+
+/// Where a thread is in the code of the program; in that of libraries where it is in no other.
+struct OwnCode {
+  std::string text;  ///< "in f() at a.cpp:3"; "" if nothing has a name.
+  bool of_the_program = false;
+};
+
+OwnCode own_code(const ThreadReport& thread) {
+  if (const PythonFrame* const frame = own_frame(thread.python)) {
+    return {fmt::format("in {}() at {}:{}", frame->function, frame->file, frame->line), true};
+  }
+  std::string second_best;
+  for (const trace::StackFrame& frame : thread.stack.frames) {
+    if (frame.function.empty() || is_library_of_the_system(frame.module)) continue;
+    for (const SourcePlace& place : places_of(frame)) {
+      if (second_best.empty()) second_best = "in " + to_text(place);
+      if (is_a_way_to_wait(thread, place.function) || begins_like_a_library(place.function) ||
+          is_inside_strata(frame.function) || place.file.starts_with("/usr/include/")) {
+        continue;
+      }
+      return {"in " + to_text(place), true};
+    }
+  }
+  return {second_best, false};
+}
+
 /// Everything that a report says, by number.
 class Findings {
  public:
@@ -161,7 +195,7 @@ class Findings {
       }
       say(line);
       for (const pid_t member : way)
-        in_circle_.insert(member);
+        told_.insert(member);
     }
   }
 
@@ -191,9 +225,10 @@ class Findings {
         return short_time(report_.taken_at - since);
       };
       if (card.task) {
-        items.push_back({card.task->since,
-                         fmt::format("{} has had task {} '{}' in hand for {}", name_of(process),
-                                     card.task->task, card.task->name, age(card.task->since))});
+        items.push_back(
+            {card.task->since, fmt::format("{} has had task {} '{}' in hand for {}{}",
+                                           name_of(process), card.task->task, card.task->name,
+                                           age(card.task->since), what_the_task_does(process))});
       } else if (card.state == trace::ProcessState::starting ||
                  card.state == trace::ProcessState::initialising ||
                  card.state == trace::ProcessState::stopping) {
@@ -208,6 +243,23 @@ class Findings {
       say(std::move(item.line));
   }
 
+  /// "; it waits in f() at a.cpp:3: ...": what the thread is in that runs the tasks of a worker.
+  [[nodiscard]] std::string what_the_task_does(const ProcessReport& process) {
+    pid_t id = process.pid;
+    for (const trace::ThreadEvents& thread : process.strata->events) {
+      const bool runs_tasks = std::ranges::any_of(thread.events, [](const trace::Event& event) {
+        return event.kind == trace::EventKind::task_start;
+      });
+      if (runs_tasks) id = static_cast<pid_t>(thread.thread);
+    }
+    const auto place = threads_.find(id);
+    if (place == threads_.end() || place->second.process != &process) return "";
+    const ThreadReport& thread = *place->second.thread;
+    told_.insert(id);
+    if (thread.state == 'T' || thread.state == 't') return "";
+    return "; it " + reason_of(process, thread);
+  }
+
   /// Processes that do nothing: first those on whom nobody below them has an influence.
   void waiting() {
     // The deepest first; a parent that waits for its child is explained by the child.
@@ -220,6 +272,8 @@ class Findings {
       const bool all_wait = std::ranges::all_of(
           process->threads, [](const ThreadReport& thread) { return thread.busy < kBusy; });
       if (!all_wait || waits_for_child(*process)) continue;
+      // A worker without a task waits for one; what it does otherwise has been told.
+      if (process->strata && process->strata->card.role != "node") continue;
       tell_of(*process);
     }
   }
@@ -237,7 +291,9 @@ class Findings {
     std::map<std::string, std::vector<const ThreadReport*>> groups;
     std::vector<std::string> order;
     for (const ThreadReport& thread : process.threads) {
-      if (in_circle_.contains(thread.thread)) continue;
+      if (told_.contains(thread.thread)) continue;
+      // Threads of Strata's own wait most of the time, and it is never they that are waited for.
+      if (process.strata && !own_code(thread).of_the_program) continue;
       const std::string what = reason_of(process, thread);
       auto& group = groups[what];
       if (group.empty()) order.push_back(what);
@@ -327,7 +383,7 @@ class Findings {
   std::map<pid_t, const ProcessReport*> processes_;
   std::map<pid_t, Place> threads_;
   std::set<pid_t> parents_;  ///< Of processes that live.
-  std::set<pid_t> in_circle_;
+  std::set<pid_t> told_;     ///< Threads of which a line says all there is.
   std::vector<std::string> lines_;
   bool explained_ = false;
 };
@@ -336,24 +392,7 @@ class Findings {
 
 std::vector<std::string> verdict_of(const TreeReport& report) { return Findings(report).all(); }
 
-std::string own_function(const ThreadReport& thread) {
-  if (const PythonFrame* const frame = own_frame(thread.python)) {
-    return fmt::format("in {}() at {}:{}", frame->function, frame->file, frame->line);
-  }
-  std::string second_best;
-  for (const trace::StackFrame& frame : thread.stack.frames) {
-    if (frame.function.empty() || is_library_of_the_system(frame.module)) continue;
-    for (const SourcePlace& place : places_of(frame)) {
-      if (second_best.empty()) second_best = "in " + to_text(place);
-      if (is_a_way_to_wait(thread, place.function) || begins_like_a_library(place.function) ||
-          place.file.starts_with("/usr/include/")) {
-        continue;
-      }
-      return "in " + to_text(place);
-    }
-  }
-  return second_best;
-}
+std::string own_function(const ThreadReport& thread) { return own_code(thread).text; }
 
 std::string doing_of(const ThreadReport& thread) {
   switch (thread.state) {

@@ -40,7 +40,9 @@ TEST(StrataTreeReport, TheHangingTaskItsWorkerAndItsFunctionAreNamed) {
     kinds.push_back(event.at("kind"));
   EXPECT_THAT(kinds, Contains("task_start"));
   EXPECT_THAT(verdict_of(executed.report),
-              AllOf(HasSubstr("tree/sub[0]"), HasSubstr("'never ends' in hand for")));
+              AllOf(HasSubstr("tree/sub[0]"), HasSubstr("'never ends' in hand for"),
+                    HasSubstr("tree_program.cpp:"), Not(HasSubstr("strata::"))));
+  EXPECT_EQ(worker.at("strata").at("state"), "running");
   EXPECT_TRUE(at_path(executed.report, "tree").is_object());
   EXPECT_TRUE(at_path(executed.report, "tree/next[0]/sub[0]").is_object());
   EXPECT_THAT(executed.result.err, HasSubstr("task in hand:"));

@@ -174,9 +174,24 @@ TEST(Verdict, OfAStrataTreeTheOldestTaskIsNamed) {
     each.strata->card.task = trace::TaskInHand{
         .task = 7, .name = "scale", .callable = "f", .since = each.pid == 1 ? 90s : 60s};
   }
-  const auto verdict = verdict_of(report);
-  EXPECT_EQ(verdict[0], "node/sub[1] (pid 2) has had task 7 'scale' in hand for 40 s");
-  EXPECT_EQ(verdict[1], "node/sub[0] (pid 1) has had task 7 'scale' in hand for 10 s");
+  const std::string where = "; it waits in wait_here() at program.cpp:12: futex: waits on 0x10";
+  EXPECT_THAT(verdict_of(report),
+              ElementsAre("node/sub[1] (pid 2) has had task 7 'scale' in hand for 40 s" + where,
+                          "node/sub[0] (pid 1) has had task 7 'scale' in hand for 10 s" + where));
+}
+
+TEST(Verdict, ThreadsThatAreStratasOwnAndIdleWorkersAreNotTold) {
+  TreeReport report;
+  report.processes = {waiting_process(1, 0, 0), waiting_process(2, 1, 1)};
+  for (ProcessReport& each : report.processes) {
+    each.strata.emplace();
+    each.strata->card.path = each.pid == 1 ? "node" : "node/sub[0]";
+    each.strata->card.role = each.pid == 1 ? "node" : "sub worker";
+    each.strata->card.state = trace::ProcessState::idle;
+  }
+  report.processes[0].threads.push_back(waiting_thread(5, "strata::node::Supervisor::main()"));
+  EXPECT_THAT(verdict_of(report), ElementsAre(AllOf(StartsWith("thread 1 't1' of node (pid 1)"),
+                                                    HasSubstr("wait_here"))));
 }
 
 // ---- The writer ---------------------------------------------------------------------------------

@@ -27,10 +27,13 @@ constexpr Size kSizes[] = {{"8B", 8},
                            {"64MiB", std::size_t{64} << 20}};
 constexpr std::string_view kOthers[] = {"reduce_scatter", "all_gather", "broadcast", "all_to_all",
                                         "reduce"};
-constexpr std::pair<std::string_view, std::string_view> kMpi[] = {
-    {"openmpi", "openmpi-bin and libopenmpi-dev"},
-    {"openmpi-sm", "openmpi-bin and libopenmpi-dev"},
-    {"mpich", "mpich and libmpich-dev"}};
+struct Mpi {
+  std::string_view name;
+  std::string_view package;
+};
+constexpr Mpi kMpi[] = {{"openmpi", "openmpi-bin and libopenmpi-dev"},
+                        {"openmpi-sm", "openmpi-bin and libopenmpi-dev"},
+                        {"mpich", "mpich and libmpich-dev"}};
 
 /// Makes contenders of the programs with the budget of this call.
 struct Maker {
@@ -43,11 +46,11 @@ struct Maker {
   }
   [[nodiscard]] std::vector<Contender> everyone(const std::string& measure, unsigned ranks) const {
     std::vector<Contender> contenders = {strata(measure, ranks)};
-    for (const auto& [name, package] : kMpi) {
-      const auto call = [name, package, measure, ranks, budget = budget_ms] {
-        return measure_peer(name, package, measure, ranks, budget);
+    for (const Mpi& mpi : kMpi) {
+      const auto call = [mpi, measure, ranks, budget = budget_ms] {
+        return measure_peer(mpi.name, mpi.package, measure, ranks, budget);
       };
-      contenders.push_back({std::string(name), call});
+      contenders.push_back({std::string(mpi.name), call});
     }
     return contenders;
   }

@@ -4,13 +4,22 @@
 // Thread safety: each rank has its own.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "strata/domain_context.hpp"
 
 namespace strata::bench {
+
+// The arrays are the same, element for element, or do not overlap.
+#if defined(__clang__)
+#define STRATA_FLOOR_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define STRATA_FLOOR_ELEMENTWISE _Pragma("GCC ivdep")
+#endif
 
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -31,7 +40,7 @@ __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 inline void
 floor_add_two(const float* a, const float* b, float* x, float* y, std::size_t count) {
-#pragma GCC ivdep
+  STRATA_FLOOR_ELEMENTWISE
   for (std::size_t i = 0; i < count; ++i) {
     const float sum = a[i] + b[i];
     x[i] = sum;
@@ -44,7 +53,7 @@ __attribute__((target_clones("avx512f", "avx2", "default")))
 inline void
 floor_add_four(const float* a, const float* b, const float* c, const float* d, float* x,
                std::size_t count) {
-#pragma GCC ivdep
+  STRATA_FLOOR_ELEMENTWISE
   for (std::size_t i = 0; i < count; ++i)
     x[i] = ((a[i] + b[i]) + c[i]) + d[i];
 }

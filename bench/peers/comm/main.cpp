@@ -74,6 +74,8 @@ class Rank {
   Rank(const CommMeasure& measure, const DomainContext& domain)
       : measure_(measure), domain_(domain), ranks_(waits_, domain_) {}
 
+  /// Of the last run: the bus bandwidth.
+  [[nodiscard]] const std::string& note() const noexcept { return note_; }
   Values run() {
     if (measure_.collective == "put_notify") return put_notify();
     const std::size_t count = measure_.bytes / sizeof(float) + 16;
@@ -147,8 +149,6 @@ class Rank {
   comm::PlainWaits waits_;
   Communicator ranks_;
   std::vector<Contender> contenders_;
-
- public:
   std::string note_;
 };
 
@@ -168,7 +168,7 @@ void run_rank(const CommMeasure& measure, int fd, std::uint32_t rank) {
   const DomainContext domain = windows.context(rank);
   Rank body(measure, domain);
   const Values values = body.run();
-  if (rank == 0) print_values(values, true, body.note_);
+  if (rank == 0) print_values(values, true, body.note());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // result computed on the host, bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -265,6 +266,13 @@ TEST(CollectivesTest, BarrierSeparatesWhatIsBeforeFromWhatIsAfter) {
   });
 }
 
+/// Compared as bytes: the same bits, not just equal numbers.
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  const auto x = std::as_bytes(a);
+  const auto y = std::as_bytes(b);
+  return std::equal(x.begin(), x.end(), y.begin(), y.end());
+}
+
 /// Random floats of mixed magnitude.
 std::vector<float> floats(std::uint32_t rank, std::size_t count) {
   test::Random random(rank + 100);
@@ -291,8 +299,7 @@ TEST_P(Collectives, SumsAreNearTheSumInFloat64AndTheSameBitsOnAllRanksAndInAllRu
       results.insert(results.end(), got.begin(), got.end());
     }
     for (const std::vector<float>& result : results)
-      ASSERT_EQ(std::memcmp(result.data(), results[0].data(), kCount * sizeof(float)), 0)
-          << strata::name_of(algorithm);
+      ASSERT_TRUE(same_bits(result, results[0])) << strata::name_of(algorithm);
     std::vector<double> sum(kCount), magnitude(kCount);
     for (std::uint32_t r = 0; r < size; ++r) {
       const std::vector<float> data = floats(r, kCount);
@@ -314,14 +321,11 @@ TEST(CollectivesTest, WindowTensorsGiveTheBitsThatOwnMemoryGives) {
       const std::vector<float> data = floats(ranks.rank(), kCount);
       std::vector<float> own(kCount);
       ranks.all_reduce<float>(data, std::span<float>(own), ReduceOp::sum, {0, algorithm});
-      const std::span<float> in =
-          ranks.slice<std::byte>("in").size() != 0
-              ? std::span<float>(reinterpret_cast<float*>(ranks.slice<std::byte>("in").data()),
-                                 kCount)
-              : std::span<float>();
+      const std::span<float> in(reinterpret_cast<float*>(ranks.slice<std::byte>("in").data()),
+                                kCount);
       std::memcpy(in.data(), data.data(), kCount * 4);
       ranks.all_reduce<float>(in, in, ReduceOp::sum, {0, algorithm});
-      EXPECT_EQ(std::memcmp(own.data(), in.data(), kCount * 4), 0);
+      EXPECT_TRUE(same_bits(own, in));
     });
   }
 }

@@ -26,7 +26,7 @@ std::atomic<int> notifications{0};
 std::atomic<bool> over{false};
 
 const detail::KernelServices& services() {
-  static const detail::KernelServices kServices = [] {
+  static const detail::KernelServices the_services = [] {
     detail::KernelServices s = {};
     s.notify = [](const detail::KernelBlock&, Signal* signal, SignalOp op, std::uint32_t value) {
       ++notifications;
@@ -43,7 +43,7 @@ const detail::KernelServices& services() {
     s.cancelled = [](const detail::KernelBlock&) { return false; };
     return s;
   }();
-  return kServices;
+  return the_services;
 }
 
 class CommInKernels : public testing::Test {

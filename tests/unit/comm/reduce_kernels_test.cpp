@@ -27,6 +27,7 @@ Bytes random_bytes(std::size_t count, std::uint64_t seed) {
 Bytes reduced(const ReduceLoops& loops, DType dtype, ReduceOp op, const std::vector<Bytes>& inputs,
               std::size_t count, Stores stores) {
   std::vector<const std::byte*> in;
+  in.reserve(inputs.size());
   for (const Bytes& input : inputs)
     in.push_back(input.data());
   Bytes out(count * size_of(dtype));

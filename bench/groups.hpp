@@ -16,4 +16,7 @@ void add_node_series(std::vector<Series>& all, double budget_ms);
 /// Collectives over shared windows beside MPI (comm_bench.cpp).
 void add_comm_series(std::vector<Series>& all, double budget_ms);
 
+/// Chip programs beside other task runtimes and plain loops (chip_bench.cpp).
+void add_chip_series(std::vector<Series>& all, double budget_ms);
+
 }  // namespace strata::bench

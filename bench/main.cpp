@@ -70,6 +70,7 @@ int run(const Options& options) {
   add_graph_series(all, options.budget_ms);
   add_node_series(all, options.budget_ms);
   add_comm_series(all, options.budget_ms);
+  add_chip_series(all, options.budget_ms);
   std::erase_if(all, [&](const Series& series) { return !selects(options.name, series); });
   if (all.empty()) {
     fmt::print(stderr, "strata-bench: nothing is called '{}'; --list shows all\n", options.name);

@@ -1,0 +1,3 @@
+#include <strata/kernel.hpp>
+
+STRATA_KERNEL(meet_vector) { kernel.barrier(); }

@@ -225,7 +225,9 @@ TEST(StrataExec, WithoutLeaveToTraceItSaysSoAndTellsWhatProcTells) {
   const std::string path = folder.path() / "report.json";
   const Program::Result result =
       Program({diag_program("no_ptrace_program"), STRATA_COMMAND_PATH, "exec", "--timeout", "0.5",
-               "--report", path, "--json", "--", diag_program("stuck_program"), "fork", "read"})
+               "--report", path, "--json", "--", diag_program("stuck_program"), "fork", "read"},
+              // Which traces the program itself.
+              {.environment = {"ASAN_OPTIONS=detect_leaks=0"}})
           .finish();
   EXPECT_EQ(result.code(), kTimedOut);
   const auto report = nlohmann::json::parse(std::ifstream(path));

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -143,9 +144,10 @@ TEST(StoppedThread, ASignalThatComesWhileItIsHeldReachesIt) {
 TEST(StoppedThread, AThreadThatEndsWithoutLettingGoLeavesNothingStopped) {
   Reader reader;
   ASSERT_TRUE(reader.waits());
+  std::unique_ptr<StoppedThread> stopped;
   std::thread tracer([&] {
-    // Never destroyed: as if this thread had been killed in the middle.
-    const auto* const stopped = new StoppedThread(reader.pid(), os::Deadline::after(10s));
+    // Outlives its thread, as if that had been killed in the middle.
+    stopped = std::make_unique<StoppedThread>(reader.pid(), os::Deadline::after(10s));
     EXPECT_TRUE(stopped->registers());
   });
   tracer.join();

@@ -236,7 +236,7 @@ void finish_small(Call& call) {
       for (std::uint32_t r = 0; r < call.size(); ++r)
         inputs[r] = call.data(r) + offset;
       return reduce_arrays(what.dtype, what.op, {inputs.data(), call.size()}, {&out, 1}, what.count,
-                           Stores::through_caches);
+                           Stores::in_turn);
     }
     case CollectiveKind::all_gather:
       for (std::uint32_t r = 0; r < call.size(); ++r)

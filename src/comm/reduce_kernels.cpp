@@ -120,14 +120,15 @@ void reduce_arrays_with(const ReduceLoops& loops, DType dtype, ReduceOp op,
     const std::size_t offset = begin * size;
     const std::size_t bytes = elements * size;
     if (stores == Stores::past_caches) {
-      block(at.data(), inputs.size(), aside.data(), elements);
+      block(at.data(), inputs.size(), aside.data(), nullptr, elements);
       for (std::byte* const output : outputs)
         stream(output + offset, aside.data(), bytes);
     } else {
       std::byte* const first = outputs[0] + offset;
-      block(at.data(), inputs.size(), first, elements);
-      for (std::byte* const output : outputs.subspan(1))
-        std::memcpy(output + offset, first, bytes);
+      const bool two = stores == Stores::at_once && outputs.size() > 1;
+      block(at.data(), inputs.size(), first, two ? outputs[1] + offset : nullptr, elements);
+      for (std::size_t i = two ? 2 : 1; i < outputs.size(); ++i)
+        std::memcpy(outputs[i] + offset, first, bytes);
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       at[i] += bytes;

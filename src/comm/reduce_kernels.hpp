@@ -19,18 +19,23 @@ namespace strata::comm {
 /// Whether elements of that type can be combined at all.
 [[nodiscard]] bool is_reducible(DType dtype) noexcept;
 
-/// How results are written. `past_caches` is for results that are too large to be found in a cache
-/// again: it saves reading the memory before it is overwritten.
-enum class Stores : std::uint8_t { through_caches, past_caches };
+/// How results are written.
+enum class Stores : std::uint8_t {
+  in_turn,      ///< A block to the first output, from there to the others.
+  at_once,      ///< To two outputs element by element: for an output in another CPU's cache.
+  past_caches,  ///< For results that are too large to be found in a cache again: saves reading the
+                ///< memory before it is overwritten.
+};
 
 /// Sets element i of all outputs to that of all inputs combined, i < count. At least one of each.
 /// An output may be one of the inputs; otherwise nothing overlaps. Requires is_reducible(dtype).
 void reduce_arrays(DType dtype, ReduceOp op, std::span<const std::byte* const> inputs,
                    std::span<std::byte* const> outputs, std::size_t count, Stores stores) noexcept;
 
-/// Elements of one dtype and op; `count` is at most kReduceBlock, and there is one output.
+/// Elements of one dtype and op; `count` is at most kReduceBlock. `second` is another output, or
+/// null.
 using ReduceBlock = void (*)(const std::byte* const* inputs, std::size_t input_count,
-                             std::byte* output, std::size_t count) noexcept;
+                             std::byte* output, std::byte* second, std::size_t count) noexcept;
 /// So few elements that inputs and result stay in the first-level cache.
 inline constexpr std::size_t kReduceBlock = 1024;
 

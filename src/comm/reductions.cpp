@@ -35,7 +35,7 @@ class Outputs {
 };
 
 Stores stores_for(std::uint64_t bytes) noexcept {
-  return bytes >= kPastCachesBytes ? Stores::past_caches : Stores::through_caches;
+  return bytes >= kPastCachesBytes ? Stores::past_caches : Stores::at_once;
 }
 
 /// The same place in the windows' inputs of all ranks, in the order of the ranks.
@@ -71,7 +71,7 @@ void one_phase_staged(Call& call) {
     for (std::uint32_t r = 0; r < call.size(); ++r)
       inputs.add(call.staging(r) + place);
     std::byte* const out = own_output(call) + now.begin * element;
-    reduce_arrays(what.dtype, what.op, inputs.all(), {&out, 1}, now.count, Stores::through_caches);
+    reduce_arrays(what.dtype, what.op, inputs.all(), {&out, 1}, now.count, Stores::in_turn);
   }
 }
 
@@ -156,7 +156,7 @@ class StagedReduce {
     if (wants_result_) outputs.add(own_output(call_) + own_offset);
     if (others_want_) outputs.add(result(call_.rank(), k));
     reduce_arrays(call_.what().dtype, call_.what().op, inputs.all(), outputs.all(), mine.count,
-                  Stores::through_caches);
+                  Stores::in_turn);
   }
 
   void copy_out(std::uint64_t k) {
@@ -249,7 +249,7 @@ void reduce_scatter(Call& call) {
       inputs.add(r == call.rank() ? own_input(call) + r * part_bytes + now.begin * element
                                   : call.staging(r) + place + call.rank() * room);
     std::byte* const out = own_output(call) + now.begin * element;
-    reduce_arrays(what.dtype, what.op, inputs.all(), {&out, 1}, now.count, Stores::through_caches);
+    reduce_arrays(what.dtype, what.op, inputs.all(), {&out, 1}, now.count, Stores::in_turn);
   }
 }
 

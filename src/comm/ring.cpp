@@ -47,8 +47,7 @@ class RingRun {
         (s == 1 ? arrays_.in[from] : arrays_.out[from]) + offset,
         arrays_.in[call_.rank()] + offset};
     std::byte* const out = arrays_.out[call_.rank()] + offset;
-    reduce_arrays(call_.what().dtype, call_.what().op, inputs, {&out, 1}, p.count,
-                  Stores::through_caches);
+    reduce_arrays(call_.what().dtype, call_.what().op, inputs, {&out, 1}, p.count, Stores::in_turn);
   }
   void gather_step(std::uint32_t t) const {
     const Part p = part_at(place() + size() + 1 - t);

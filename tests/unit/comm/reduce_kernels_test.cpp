@@ -53,10 +53,9 @@ TEST(ReduceKernels, AllVersionsGiveTheSameBitsForAnyBits) {
         std::vector<Bytes> inputs;
         for (std::size_t r = 0; r < ranks; ++r)
           inputs.push_back(random_bytes(count * size_of(dtype), 7 * r + 1));
-        const Bytes first =
-            reduced(*reduce_loops()[0], dtype, op, inputs, count, Stores::through_caches);
+        const Bytes first = reduced(*reduce_loops()[0], dtype, op, inputs, count, Stores::in_turn);
         for (const ReduceLoops* const loops : reduce_loops()) {
-          for (const Stores stores : {Stores::through_caches, Stores::past_caches}) {
+          for (const Stores stores : {Stores::in_turn, Stores::at_once, Stores::past_caches}) {
             EXPECT_EQ(reduced(*loops, dtype, op, inputs, count, stores), first)
                 << loops->name << ", " << name_of(dtype) << ", " << name_of(op) << ", " << ranks;
           }
@@ -74,7 +73,7 @@ TEST(ReduceKernels, EveryTypeAndOperationGivesTheExactResult) {
         for (std::uint32_t r = 0; r < ranks; ++r)
           inputs.push_back(input(dtype, op, r, 1100));
         for (const ReduceLoops* const loops : reduce_loops()) {
-          EXPECT_EQ(reduced(*loops, dtype, op, inputs, 1100, Stores::through_caches),
+          EXPECT_EQ(reduced(*loops, dtype, op, inputs, 1100, Stores::in_turn),
                     expected(dtype, op, ranks, 1100))
               << loops->name << ", " << name_of(dtype) << ", " << name_of(op) << ", " << ranks;
         }
@@ -90,7 +89,7 @@ std::uint16_t add_halves(const ReduceLoops& loops, DType dtype, std::uint16_t a,
     std::memcpy(&inputs[0][2 * i], &a, 2);
     std::memcpy(&inputs[1][2 * i], &b, 2);
   }
-  const Bytes out = reduced(loops, dtype, ReduceOp::sum, inputs, 16, Stores::through_caches);
+  const Bytes out = reduced(loops, dtype, ReduceOp::sum, inputs, 16, Stores::in_turn);
   std::uint16_t sum = 0;
   std::memcpy(&sum, out.data(), 2);
   return sum;
@@ -171,7 +170,7 @@ TEST(ReduceKernels, MinAndMaxOfANaNAreNaN) {
           std::memcpy(&inputs[0][4 * i], &a, 4);
           std::memcpy(&inputs[1][4 * i], &b, 4);
         }
-        const Bytes out = reduced(*loops, DType::float32, op, inputs, 20, Stores::through_caches);
+        const Bytes out = reduced(*loops, DType::float32, op, inputs, 20, Stores::in_turn);
         float got = 0;
         std::memcpy(&got, out.data(), 4);
         EXPECT_TRUE(std::isnan(got)) << loops->name;
@@ -184,7 +183,7 @@ TEST(ReduceKernels, EveryOutputMayBeAnInput) {
   const std::size_t count = kReduceBlock + 5;
   for (const DType dtype : kReducible) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 5U, 7U}) {
-      for (const Stores stores : {Stores::through_caches, Stores::past_caches}) {
+      for (const Stores stores : {Stores::in_turn, Stores::at_once, Stores::past_caches}) {
         std::vector<Bytes> arrays;
         std::vector<const std::byte*> in;
         std::vector<std::byte*> out;

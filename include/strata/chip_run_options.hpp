@@ -38,6 +38,9 @@ struct ChipRunOptions {
   std::optional<std::uint64_t> explore_seed = {};
   /// Keep the graph: its DOT text is a part of the task's value. For small graphs.
   bool keep_graph = false;
+  /// Keep what was counted: the task's value is a JSON object with `tasks`, `edges` and
+  /// `heap_peak_bytes`, and with `graph` if that is kept, too.
+  bool keep_stats = false;
   friend bool operator==(const ChipRunOptions&, const ChipRunOptions&) = default;
 };
 

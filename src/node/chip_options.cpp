@@ -50,6 +50,7 @@ ChipRunOptions merged(const ChipRunOptions& first, const ChipRunOptions& second)
   take(all.explore_seed, second.explore_seed);
   all.check = first.check || second.check;
   all.keep_graph = first.keep_graph || second.keep_graph;
+  all.keep_stats = first.keep_stats || second.keep_stats;
   return all;
 }
 
@@ -75,7 +76,8 @@ json to_json(const ChipRunOptions& options) {
           {"time_limit", std::move(limit)},
           {"check", options.check},
           {"explore_seed", number_or_null(options.explore_seed)},
-          {"keep_graph", options.keep_graph}};
+          {"keep_graph", options.keep_graph},
+          {"keep_stats", options.keep_stats}};
 }
 
 ChipRunOptions run_options_from(const json& value) {
@@ -96,6 +98,7 @@ ChipRunOptions run_options_from(const json& value) {
   options.check = fields.boolean("check");
   options.explore_seed = number_from<std::uint64_t>(fields, "explore_seed");
   options.keep_graph = fields.boolean("keep_graph");
+  options.keep_stats = fields.boolean("keep_stats");
   return options;
 }
 

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "chip/core_pool.hpp"
 #include "node/chip_options.hpp"
+#include "node/json_fields.hpp"
 #include "trace/crash_handler.hpp"
 
 namespace strata::node {
@@ -22,6 +24,14 @@ void write_line(std::string_view text) {
     if (written <= 0) return;
     done += static_cast<std::size_t>(written);
   }
+}
+
+std::string stats_text(const chip::ChipRunResult& result) {
+  nlohmann::json stats = {{"tasks", result.stats.tasks},
+                          {"edges", result.stats.edges},
+                          {"heap_peak_bytes", result.stats.heap_peak_bytes}};
+  if (!result.graph.empty()) stats["graph"] = text_to_json(result.graph);
+  return stats.dump();
 }
 
 /// The earlier of two limits.
@@ -64,8 +74,13 @@ void ChipTaskRunner::run(const TaskCall& call, WorkerTask::Services& services) {
       .token = &call.token};
   limit(request.options, call.time_limit);
   chip::ChipRunResult result = runtime().run(request);
-  if (result.graph.empty()) return;
-  services.value = std::move(result.graph);
+  if (request.options.keep_stats) {
+    services.value = stats_text(result);
+  } else if (request.options.keep_graph) {
+    services.value = std::move(result.graph);
+  } else {
+    return;
+  }
   services.has_value = true;
 }
 

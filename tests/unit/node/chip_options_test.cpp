@@ -36,6 +36,7 @@ TEST(ChipOptionsTest, WhatTheFirstSaysCountsAndTheSecondFillsTheGaps) {
   EXPECT_EQ(merged({}, {}), ChipRunOptions{});
   EXPECT_TRUE(merged({.check = true}, {.keep_graph = true}).check);
   EXPECT_TRUE(merged({.check = true}, {.keep_graph = true}).keep_graph);
+  EXPECT_TRUE(merged({.keep_stats = true}, {}).keep_stats);
 }
 
 std::string refusal(const ChipRunOptions& options) {

@@ -102,7 +102,8 @@ TEST(ProtocolTest, ACallableArrivesWhole) {
                                                 .time_limit = std::chrono::nanoseconds(1),
                                                 .check = true,
                                                 .explore_seed = UINT64_MAX,
-                                                .keep_graph = true})}) {
+                                                .keep_graph = true,
+                                                .keep_stats = true})}) {
     EXPECT_EQ(callable_from(through_text(to_json(callable))), callable);
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,27 @@ struct RunOptions {
 };
 /// Runs a program with its log gathered; returns its exit code, or 128 + n if signal n killed it.
 int run(const RunOptions& options);
+
+struct ChipCommandOptions {
+  std::string program;  ///< program.json, or what was built from one.
+  std::string platform = "a2a3sim";
+  std::string mode;  ///< "device", "host_graph"; empty: as the environment says.
+  std::vector<std::string> tensors;
+  std::vector<std::string> scalars;
+  std::vector<std::string> outputs;
+  std::vector<std::string> expected;
+  double tolerance = 0;
+  std::optional<std::size_t> window;
+  std::optional<std::size_t> heap;
+  std::optional<double> time_limit;  ///< Seconds.
+  std::optional<std::uint64_t> explore;
+  std::uint64_t seed = 1;
+  unsigned repeat = 1;
+  std::string compiler;  ///< Empty: the usual one.
+  bool check = false;
+};
+/// Runs a chip program and prints what came of it; 1 if it failed or its results are not right.
+int chip(const ChipCommandOptions& options);
 
 struct PsOptions {
   bool json = false;

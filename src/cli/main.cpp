@@ -49,6 +49,68 @@ void describe_run(CLI::App& app, RunOptions& options) {
   app.prefix_command();  // From the program's name on, options are the program's.
 }
 
+void describe_chip(CLI::App& app, ChipCommandOptions& options) {
+  app.description("Runs a chip program on one chip, checks it, or explores its schedules");
+  app.footer(
+      "A tensor is NAME=FILE.npy (numpy.save), NAME=random:SEED:TYPE or NAME=zeros:TYPE, where "
+      "TYPE\n"
+      "is a shape as [4,8], with the type of elements in front where the program takes any:\n"
+      "float32[4,8]. An output that is not given gets the shape of the file to compare it with. A\n"
+      "scalar is NAME=VALUE or NAME=VALUE:TYPE; without a type, integers are int64 and others\n"
+      "float32.\n"
+      "\n"
+      "Exit code: 0 if all went well; 1 if the run failed, results differ, or a kernel touched "
+      "what\n"
+      "it had not declared; 2 for a command line that makes no sense.\n"
+      "\n"
+      "Examples:\n"
+      "  strata chip program.json --tensor a=random:1:[1000] --tensor b=random:2:[1000] \\\n"
+      "      --tensor sum=zeros:[1000] --scalar tile=256 --output sum=sum.npy\n"
+      "  strata chip program.json --tensor a=a.npy --expect sum=golden.npy --tolerance 1e-5\n"
+      "  strata chip program.json --tensor a=a.npy --expect sum=golden.npy --check\n"
+      "  strata chip program.json --tensor a=a.npy --expect sum=golden.npy --explore 200\n"
+      "  strata chip built.chip -p a5sim:clusters=4 -m host_graph --tensor a=a.npy --repeat 20");
+  const auto list = [&](const char* flags, std::vector<std::string>& to, const char* what,
+                        const char* type) {
+    app.add_option(flags, to, what)->type_name(type)->expected(1)->take_all();
+  };
+  app.add_option("PROGRAM", options.program, "program.json, or the file that was built from one")
+      ->type_name("")
+      ->required();
+  app.add_option("-p,--platform", options.platform, "The chip: a2a3sim, a5sim, cpu, with settings")
+      ->type_name("PLATFORM");
+  app.add_option("-m,--mode", options.mode, "Where the orchestration runs: device or host_graph")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"device", "host_graph"}).description(""));
+  list("--tensor", options.tensors, "A tensor argument", "NAME=VALUE");
+  list("--scalar", options.scalars, "A scalar argument", "NAME=VALUE");
+  list("--output", options.outputs, "Write a tensor as it is after the run", "NAME=FILE");
+  list("--expect", options.expected, "Compare a tensor with a file after the run", "NAME=FILE");
+  app.add_option("--tolerance", options.tolerance,
+                 "What expected values may differ by, relative above 1")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--window", options.window, "Tasks in flight")->type_name("TASKS");
+  app.add_option("--heap", options.heap, "Memory for tensors that the runtime allocates")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue(false).description(""));
+  app.add_option("--time-limit", options.time_limit, "End the run after so many seconds")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber.description(""));
+  app.add_flag("--check", options.check,
+               "Test each load and store of the kernels against what their task declares");
+  app.add_option("--explore", options.explore, "Run under so many schedules and compare results")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber.description(""));
+  app.add_option("--seed", options.seed, "The first schedule to explore")->type_name("S");
+  app.add_option("--repeat", options.repeat, "Run so many times on the same chip")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber.description(""))
+      ->excludes("--explore");
+  app.add_option("--compiler", options.compiler, "The C++ compiler, to build program.json")
+      ->type_name("COMMAND");
+}
+
 void describe_ps(CLI::App& app, PsOptions& options) {
   app.description("Lists the trees of Strata processes on this machine");
   app.footer(
@@ -198,6 +260,9 @@ int main_with(int argc, char** argv) {
   BuildOptions build_options;
   CLI::App* const build_app = app.add_subcommand("build");
   describe_build(*build_app, build_options);
+  ChipCommandOptions chip_options;
+  CLI::App* const chip_app = app.add_subcommand("chip");
+  describe_chip(*chip_app, chip_options);
 
   // What stands behind the first "--" is another program's command line, and none of ours.
   std::vector<std::string> own(argv + 1, argv + argc);
@@ -226,6 +291,7 @@ int main_with(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   if (run_app->parsed()) return run(run_options);
+  if (chip_app->parsed()) return chip(chip_options);
   if (ps_app->parsed()) return ps(ps_options);
   if (build_app->parsed()) return build(build_options);
   if (dump_app->parsed()) return dump(dump_options);

@@ -69,18 +69,9 @@ class CheckedProgram {
  private:
   explicit CheckedProgram(const std::string& compiler) {
     const std::filesystem::path folder = STRATA_CHECK_PROGRAM;
-    ChipProgramSource source{.name = "checked",
-                             .orchestration = {folder / "orchestration.cpp"},
-                             .signature = {.tensors = {{.name = "x", .access = Access::inout},
-                                                       {.name = "y", .access = Access::inout}},
-                                           .scalars = {"case"}}};
-    for (const char* const name :
-         {"clean", "gap", "unwritten", "neighbour", "past", "input", "global", "helper",
-          "copy_too_much", "atomics", "half", "copy", "accumulate", "rows", "doubled", "throws"}) {
-      source.kernels.push_back({.name = name, .source = folder / "kernels.cpp"});
-    }
-    program_ = chip::Program::load(build_chip_program(
-        source, {.cache = STRATA_CHECK_CACHE, .compiler = compiler, .check = true}));
+    program_ = chip::Program::load(
+        build_chip_program(ChipProgramSource::load(folder / "program.json"),
+                           {.cache = STRATA_CHECK_CACHE, .compiler = compiler, .check = true}));
   }
 
   std::shared_ptr<const chip::Program> program_;

@@ -1,0 +1,363 @@
+#include "cli/chip_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <string_view>
+
+#include "chip/check.hpp"
+#include "cli/npy.hpp"
+#include "strata/error.hpp"
+
+namespace strata::cli {
+namespace {
+
+struct Option {
+  std::string_view flag;
+  std::string text;
+  std::string name;
+  std::string value;
+  [[noreturn]] void fail(const std::string& why) const {
+    throw InvalidArgument(fmt::format("{} {}: {}", flag, text, why));
+  }
+};
+
+Option split(std::string_view flag, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  Option option{.flag = flag, .text = text, .name = {}, .value = {}};
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    option.fail("it has the form NAME=VALUE");
+  }
+  option.name = text.substr(0, equals);
+  option.value = text.substr(equals + 1);
+  return option;
+}
+
+std::optional<DType> dtype_named(std::string_view name) {
+  for (std::uint8_t i = 0; i < kDTypes; ++i) {
+    if (name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || rest != end || text.empty()) return std::nullopt;
+  return value;
+}
+
+/// "float32[4,8]", "[4,8]", "float32".
+struct TypeText {
+  std::optional<DType> dtype;
+  std::optional<std::vector<std::int64_t>> shape;
+};
+
+TypeText parse_type(const Option& option, std::string_view text) {
+  TypeText type;
+  const std::size_t bracket = text.find('[');
+  if (const std::string_view name = text.substr(0, bracket); !name.empty()) {
+    type.dtype = dtype_named(name);
+    if (!type.dtype) option.fail(fmt::format("there is no type '{}' of elements", name));
+  }
+  if (bracket == std::string_view::npos) return type;
+  if (!text.ends_with(']')) option.fail("a shape has the form [4,8]");
+  std::string_view rest = text.substr(bracket + 1, text.size() - bracket - 2);
+  type.shape.emplace();
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view part = rest.substr(0, comma);
+    while (part.starts_with(' '))
+      part.remove_prefix(1);
+    const auto extent = number<std::int64_t>(part);
+    if (!extent || *extent < 0) option.fail("a shape has the form [4,8]");
+    type.shape->push_back(*extent);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  if (type.shape->size() > static_cast<std::size_t>(kMaxRank)) {
+    option.fail(fmt::format("a tensor has {} dimensions at most", kMaxRank));
+  }
+  return type;
+}
+
+/// A float of 16 bits that is nearest below in size: good enough for random values.
+std::uint16_t float16_bits(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(std::fabs(value), &exponent);
+  if (fraction == 0.0 || exponent < -13) return 0;
+  const auto mantissa = static_cast<std::uint16_t>((fraction * 2 - 1) * 1024);
+  const auto biased = static_cast<std::uint16_t>(exponent + 14);
+  return static_cast<std::uint16_t>((value < 0 ? 0x8000U : 0U) | biased << 10U | mantissa);
+}
+
+template <class T>
+void store(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+/// Floats in [-1, 1), bits of booleans, small integers. The same for a seed on every machine.
+void fill_random(chip::HostTensor& tensor, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const std::size_t size = size_of(tensor.dtype);
+  for (std::uint64_t i = 0; i < tensor.elements(); ++i) {
+    std::byte* const to = tensor.bytes.data() + i * size;
+    const std::uint64_t bits = random();
+    const double real = static_cast<double>(bits >> 11U) * 0x1p-52 - 1.0;
+    const auto small = static_cast<std::int64_t>(bits % 201) - 100;
+    switch (tensor.dtype) {
+      case DType::float64:
+        store(to, real);
+        break;
+      case DType::float32:
+        store(to, static_cast<float>(real));
+        break;
+      case DType::float16:
+        store(to, float16_bits(real));
+        break;
+      case DType::bfloat16: {
+        const auto value = static_cast<float>(real);
+        std::memcpy(to, reinterpret_cast<const std::byte*>(&value) + 2, 2);
+        break;
+      }
+      case DType::float8_e4m3:  // Finite, below 1 in size.
+        store(to, static_cast<std::uint8_t>((bits & 0x80U) | (bits % 0x38U)));
+        break;
+      case DType::float8_e8m0:
+        store(to, static_cast<std::uint8_t>(119 + bits % 16));
+        break;
+      case DType::float4_e2m1x2:
+        store(to, static_cast<std::uint8_t>(bits));
+        break;
+      case DType::boolean:
+        store(to, static_cast<std::uint8_t>(bits & 1U));
+        break;
+      case DType::uint8:
+      case DType::uint16:
+      case DType::uint32:
+      case DType::uint64: {
+        const std::uint64_t value = bits % 101;
+        std::memcpy(to, &value, size);
+        break;
+      }
+      default:
+        std::memcpy(to, &small, size);
+    }
+  }
+}
+
+/// Makes the tensors and scalars of one command line.
+class Reader {
+ public:
+  Reader(const ChipArgumentOptions& options, const ChipProgramInfo& program)
+      : options_(options), program_(program), given_(program.signature.tensors.size()) {}
+
+  ChipArguments read() {
+    for (const std::string& text : options_.expected)
+      read_expected(split("--expect", text));
+    arguments_.run.tensors.resize(given_.size());
+    for (const std::string& text : options_.tensors)
+      read_tensor(split("--tensor", text));
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      if (!given_[i]) make_output(i);
+    }
+    for (const std::string& text : options_.outputs) {
+      const Option option = split("--output", text);
+      arguments_.outputs[tensor_index(option)] = option.value;
+    }
+    read_scalars();
+    return std::move(arguments_);
+  }
+
+ private:
+  [[nodiscard]] const TensorParameter& parameter(std::size_t i) const {
+    return program_.signature.tensors[i];
+  }
+
+  std::size_t tensor_index(const Option& option) const {
+    const auto& tensors = program_.signature.tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].name == option.name) return i;
+    }
+    option.fail(fmt::format("there is no tensor '{}'; {}", option.name, signature_text(program_)));
+  }
+
+  void read_expected(const Option& option) {
+    const std::size_t i = tensor_index(option);
+    chip::HostTensor tensor = read_npy(option.value);
+    if (parameter(i).dtype) tensor = as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
+    tensor.name = option.name;
+    arguments_.expected[i] = std::move(tensor);
+  }
+
+  void read_tensor(const Option& option) {
+    const std::size_t i = tensor_index(option);
+    if (given_[i]) option.fail("the tensor was given before");
+    chip::HostTensor tensor = tensor_of(option, i);
+    tensor.name = option.name;
+    tensor.access = parameter(i).access;
+    if (parameter(i).rank && tensor.shape.size() != static_cast<std::size_t>(*parameter(i).rank)) {
+      option.fail(
+          fmt::format("it has {} dimensions; {}", tensor.shape.size(), signature_text(program_)));
+    }
+    arguments_.run.tensors[i] = std::move(tensor);
+    given_[i] = true;
+  }
+
+  chip::HostTensor tensor_of(const Option& option, std::size_t i) const {
+    std::string_view value = option.value;
+    const auto take = [&](std::string_view word) {
+      if (value != word && !value.starts_with(std::string(word) + ":")) return false;
+      value.remove_prefix(std::min(word.size() + 1, value.size()));
+      return true;
+    };
+    if (take("zeros")) return empty_tensor(option, i, value);
+    if (!take("random")) {
+      chip::HostTensor tensor = read_npy(option.value);
+      if (!parameter(i).dtype) return tensor;
+      return as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
+    }
+    // A seed, a type, or both.
+    std::uint64_t seed = 1;
+    const std::size_t colon = std::min(value.find(':'), value.size());
+    if (const auto given = number<std::uint64_t>(value.substr(0, colon))) {
+      seed = *given;
+      value.remove_prefix(std::min(colon + 1, value.size()));
+    }
+    chip::HostTensor tensor = empty_tensor(option, i, value);
+    fill_random(tensor, seed);
+    return tensor;
+  }
+
+  /// Of the type in `text`; what that does not say comes from --expect and the signature.
+  chip::HostTensor empty_tensor(const Option& option, std::size_t i, std::string_view text) const {
+    TypeText type = parse_type(option, text);
+    if (const auto expected = arguments_.expected.find(i); expected != arguments_.expected.end()) {
+      if (!type.shape) type.shape = expected->second.shape;
+      if (!type.dtype) type.dtype = expected->second.dtype;
+    }
+    if (!type.dtype) type.dtype = parameter(i).dtype;
+    if (!type.dtype) {
+      option.fail(
+          "the type of its elements is missing, and the program takes any: NAME=random:1:"
+          "float32[4,8]");
+    }
+    if (!type.shape) {
+      option.fail("its shape is missing: NAME=random:1:[4,8], NAME=zeros:[4,8]");
+    }
+    chip::HostTensor tensor{.dtype = *type.dtype, .shape = std::move(*type.shape)};
+    tensor.bytes.resize(chip::bytes_of(tensor.dtype, tensor.shape));
+    return tensor;
+  }
+
+  /// A tensor that the command line does not give: what the program writes, of the expected shape.
+  void make_output(std::size_t i) {
+    const TensorParameter& p = parameter(i);
+    const Option option{.flag = "--tensor", .text = p.name + "=...", .name = p.name, .value = {}};
+    if (p.access != Access::out) option.fail("it is missing; " + signature_text(program_));
+    if (!arguments_.expected.contains(i)) {
+      option.fail(
+          fmt::format("the shape of output '{0}' is not known: give --tensor "
+                      "{0}=zeros:[...], or --expect {0}=FILE.npy",
+                      p.name));
+    }
+    chip::HostTensor tensor = empty_tensor(option, i, "");
+    tensor.name = p.name;
+    tensor.access = p.access;
+    if (options_.poison_outputs) {
+      const std::size_t size = size_of(tensor.dtype);
+      for (std::size_t at = 0; at < tensor.bytes.size(); at += size)
+        std::memcpy(tensor.bytes.data() + at, chip::poison_of(tensor.dtype), size);
+    }
+    arguments_.run.tensors[i] = std::move(tensor);
+  }
+
+  void read_scalars() {
+    const auto& names = program_.signature.scalars;
+    std::vector<bool> given(names.size());
+    arguments_.run.scalars.resize(names.size());
+    for (const std::string& text : options_.scalars) {
+      const Option option = split("--scalar", text);
+      const auto found = std::find(names.begin(), names.end(), option.name);
+      if (found == names.end()) {
+        option.fail(
+            fmt::format("there is no scalar '{}'; {}", option.name, signature_text(program_)));
+      }
+      const auto i = static_cast<std::size_t>(found - names.begin());
+      arguments_.run.scalars[i] = scalar_bits(option);
+      given[i] = true;
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (given[i]) continue;
+      throw InvalidArgument(
+          fmt::format("--scalar {}=...: it is missing; {}", names[i], signature_text(program_)));
+    }
+  }
+
+  static std::uint64_t scalar_bits(const Option& option) {
+    const std::size_t colon = std::min(option.value.find(':'), option.value.size());
+    const std::string_view text = std::string_view(option.value).substr(0, colon);
+    const auto integer = number<std::int64_t>(text);
+    const auto positive = number<std::uint64_t>(text);
+    const auto real = number<double>(text);
+    std::optional<DType> type;
+    if (colon < option.value.size()) {
+      const std::string_view name = std::string_view(option.value).substr(colon + 1);
+      type = dtype_named(name);
+      if (!type) option.fail(fmt::format("there is no type '{}'", name));
+    } else {
+      type = integer || positive ? DType::int64 : DType::float32;
+    }
+    if (!real) option.fail(fmt::format("'{}' is no number", text));
+    if (*type == DType::float64) return std::bit_cast<std::uint64_t>(*real);
+    if (*type == DType::float32) return std::bit_cast<std::uint32_t>(static_cast<float>(*real));
+    if (*type == DType::float16 || *type == DType::bfloat16 || size_of(*type) == 0) {
+      option.fail("scalars are integers, float32 or float64");
+    }
+    if (integer) return static_cast<std::uint64_t>(*integer);
+    if (positive) return *positive;
+    option.fail(fmt::format("'{}' is no integer", text));
+  }
+
+  const ChipArgumentOptions& options_;
+  const ChipProgramInfo& program_;
+  std::vector<bool> given_;  ///< By tensor.
+  ChipArguments arguments_;
+};
+
+}  // namespace
+
+std::string signature_text(const ChipProgramInfo& program) {
+  constexpr std::array kModes = {"in", "out", "inout"};
+  std::string text = fmt::format("chip program '{}' takes", program.name);
+  for (const TensorParameter& tensor : program.signature.tensors) {
+    text += fmt::format(" tensor '{}' ({}", tensor.name,
+                        kModes[static_cast<std::size_t>(tensor.access)]);
+    if (tensor.dtype) text += fmt::format(", {}", name_of(*tensor.dtype));
+    if (tensor.rank) text += fmt::format(", rank {}", *tensor.rank);
+    text += "),";
+  }
+  for (const std::string& scalar : program.signature.scalars)
+    text += fmt::format(" scalar '{}',", scalar);
+  if (text.ends_with(',')) {
+    text.pop_back();
+  } else {
+    text += " no arguments";
+  }
+  return text;
+}
+
+ChipArguments read_chip_arguments(const ChipArgumentOptions& options,
+                                  const ChipProgramInfo& program) {
+  return Reader(options, program).read();
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,259 @@
+#include "cli/npy.hpp"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "strata/error.hpp"
+
+namespace strata::cli {
+namespace {
+
+constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr std::size_t kAlignment = 64;  ///< Of the data in the file.
+
+struct NumpyType {
+  DType dtype;
+  std::string_view name;
+};
+constexpr std::array kTypes = {
+    NumpyType{DType::boolean, "|b1"}, NumpyType{DType::int8, "|i1"},
+    NumpyType{DType::uint8, "|u1"},   NumpyType{DType::int16, "<i2"},
+    NumpyType{DType::uint16, "<u2"},  NumpyType{DType::int32, "<i4"},
+    NumpyType{DType::uint32, "<u4"},  NumpyType{DType::int64, "<i8"},
+    NumpyType{DType::uint64, "<u8"},  NumpyType{DType::float16, "<f2"},
+    NumpyType{DType::float32, "<f4"}, NumpyType{DType::float64, "<f8"},
+};
+
+/// What a type is kept as; the type itself if numpy has it.
+DType stored_as(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::bfloat16:
+      return DType::uint16;
+    case DType::float8_e4m3:
+    case DType::float8_e8m0:
+    case DType::float4_e2m1x2:
+      return DType::uint8;
+    default:
+      return dtype;
+  }
+}
+
+std::string_view numpy_name(DType dtype) noexcept {
+  for (const NumpyType& type : kTypes) {
+    if (type.dtype == stored_as(dtype)) return type.name;
+  }
+  return "|u1";
+}
+
+/// The header: a Python dictionary with three entries, as numpy writes it.
+class Header {
+ public:
+  Header(std::string_view text, const std::filesystem::path& file) : rest_(text), file_(file) {
+    expect('{');
+    while (!take('}')) {
+      const std::string key = string();
+      expect(':');
+      if (key == "descr") {
+        descr = descr_text();
+      } else if (key == "fortran_order") {
+        fortran_order = boolean();
+      } else if (key == "shape") {
+        shape = tuple();
+      } else {
+        fail("its header has an entry '" + key + "', which is not known");
+      }
+      (void)take(',');
+    }
+    if (descr.empty()) fail("its header does not say what its elements are");
+  }
+
+  std::string descr = {};
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape = {};
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error("can't read '" + file_.string() + "': " + why);
+  }
+
+ private:
+  void skip_spaces() {
+    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\n'))
+      rest_.remove_prefix(1);
+  }
+  bool take(char c) {
+    skip_spaces();
+    if (!rest_.starts_with(c)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c))
+      fail(fmt::format("its header is not as numpy writes it: no '{}' where one is due", c));
+  }
+  std::string string() {
+    skip_spaces();
+    const char quote = rest_.empty() ? '\0' : rest_.front();
+    if (quote != '\'' && quote != '"') fail("its header is not as numpy writes it");
+    const std::size_t end = rest_.find(quote, 1);
+    if (end == std::string_view::npos) fail("its header is cut off");
+    std::string text(rest_.substr(1, end - 1));
+    rest_.remove_prefix(end + 1);
+    return text;
+  }
+  std::string descr_text() {
+    skip_spaces();
+    if (rest_.starts_with('[')) fail("its elements are records, which Strata has not");
+    return string();
+  }
+  bool boolean() {
+    skip_spaces();
+    for (const bool value : {false, true}) {
+      const std::string_view word = value ? "True" : "False";
+      if (!rest_.starts_with(word)) continue;
+      rest_.remove_prefix(word.size());
+      return value;
+    }
+    fail("its header is not as numpy writes it: fortran_order is neither True nor False");
+  }
+  std::vector<std::int64_t> tuple() {
+    std::vector<std::int64_t> values;
+    expect('(');
+    while (!take(')')) {
+      skip_spaces();
+      std::int64_t value = 0;
+      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+      if (error != std::errc{} || value < 0) fail("its shape is not one");
+      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      values.push_back(value);
+      (void)take(',');
+    }
+    return values;
+  }
+
+  std::string_view rest_;
+  const std::filesystem::path& file_;
+};
+
+DType dtype_of_header(const Header& header) {
+  // Byte order has no meaning for single bytes.
+  for (const NumpyType& type : kTypes) {
+    const bool same =
+        header.descr.size() == 3 && header.descr.substr(1) == type.name.substr(1) &&
+        (header.descr[0] == type.name[0] || header.descr[0] == '=' || size_of(type.dtype) == 1);
+    if (same) return type.dtype;
+  }
+  if (header.descr.starts_with('>')) {
+    header.fail("its elements ('" + header.descr +
+                "') have the most significant byte first; save it with array.astype(array.dtype."
+                "newbyteorder('<'))");
+  }
+  header.fail("its elements are '" + header.descr + "', a type that Strata has not");
+}
+
+std::string read_all(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    throw Error("can't read '" + file.string() + "': " + std::generic_category().message(errno));
+  }
+  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (in.bad()) throw Error("can't read '" + file.string() + "'");
+  return bytes;
+}
+
+std::string header_of(const chip::HostTensor& tensor) {
+  std::string shape;
+  for (const std::int64_t extent : tensor.shape)
+    shape += fmt::format("{}, ", extent);
+  if (tensor.shape.size() > 1) shape.resize(shape.size() - 2);
+  if (tensor.shape.size() == 1) shape.resize(shape.size() - 1);
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                 numpy_name(tensor.dtype), shape);
+  constexpr std::size_t kFixed = 10;  // Magic, version, length.
+  const std::size_t used = kFixed + text.size() + 1;
+  text.append((kAlignment - used % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  std::string header(kMagic);
+  header += '\1';
+  header += '\0';
+  header += static_cast<char>(text.size() & 0xffU);
+  header += static_cast<char>(text.size() >> 8U);
+  return header + text;
+}
+
+}  // namespace
+
+chip::HostTensor read_npy(const std::filesystem::path& file) {
+  const std::string bytes = read_all(file);
+  const auto fail = [&](const std::string& why) -> Error {
+    return Error("can't read '" + file.string() + "': " + why);
+  };
+  if (!bytes.starts_with(kMagic) || bytes.size() < 10) {
+    throw fail("it is not an .npy file, as numpy.save writes it");
+  }
+  const unsigned version = static_cast<unsigned char>(bytes[6]);
+  if (version != 1 && version != 2) {
+    throw fail(fmt::format("it is of version {} of the format; 1 and 2 are known", version));
+  }
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  const std::size_t text_begin = 8 + length_bytes;
+  if (bytes.size() < text_begin) throw fail("it is cut off");
+  std::size_t length = 0;
+  std::memcpy(&length, bytes.data() + 8, length_bytes);
+  if (length > bytes.size() - text_begin) throw fail("its header is cut off");
+  const Header header(std::string_view(bytes).substr(text_begin, length), file);
+  if (header.fortran_order && header.shape.size() > 1) {
+    throw fail("it is column-major (fortran_order); save numpy.ascontiguousarray(array)");
+  }
+  if (header.shape.size() > static_cast<std::size_t>(kMaxRank)) {
+    throw fail(fmt::format("it has {} dimensions; there may be {}", header.shape.size(), kMaxRank));
+  }
+  chip::HostTensor tensor{.dtype = dtype_of_header(header), .shape = header.shape};
+  const std::size_t size = chip::bytes_of(tensor.dtype, tensor.shape);
+  const std::size_t data = text_begin + length;
+  if (bytes.size() - data != size) {
+    throw fail(fmt::format("it has {} bytes of elements, and its shape needs {}",
+                           bytes.size() - data, size));
+  }
+  tensor.bytes.resize(size);
+  if (size > 0) std::memcpy(tensor.bytes.data(), bytes.data() + data, size);
+  return tensor;
+}
+
+void write_npy(const std::filesystem::path& file, const chip::HostTensor& tensor) {
+  const std::string header = header_of(tensor);
+  std::filesystem::path part = file;
+  part += fmt::format(".{}.part", ::getpid());
+  std::ofstream out(part, std::ios::binary | std::ios::trunc);
+  out.write(header.data(), static_cast<std::streamsize>(header.size()));
+  out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
+            static_cast<std::streamsize>(tensor.bytes.size()));
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(part, file, error);
+  if (!out || error) {
+    const std::string why = std::generic_category().message(error ? error.value() : errno);
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    throw Error("can't write '" + file.string() + "': " + why);
+  }
+}
+
+chip::HostTensor as_dtype(chip::HostTensor tensor, DType dtype, const std::filesystem::path& file) {
+  if (tensor.dtype != stored_as(dtype)) {
+    throw Error(fmt::format(
+        "'{}' has elements of {}, and {} is due{}", file.string(), name_of(tensor.dtype),
+        name_of(dtype),
+        stored_as(dtype) == dtype ? "" : fmt::format(" (kept as {})", name_of(stored_as(dtype)))));
+  }
+  tensor.dtype = dtype;
+  return tensor;
+}
+
+}  // namespace strata::cli

@@ -187,7 +187,9 @@ class Host {
 
 /// The program that was built beside this one.
 inline std::string program_file(const std::string& name) {
-  return std::filesystem::read_symlink("/proc/self/exe").replace_filename(name + ".strata").string();
+  return std::filesystem::read_symlink("/proc/self/exe")
+      .replace_filename(name + ".strata")
+      .string();
 }
 
 inline Host::Host(const Options& options, const std::string& program)

@@ -61,7 +61,7 @@ void add_sizes(std::vector<Series>& all, const Maker& make, std::string_view col
   for (const Size& size : kSizes) {
     all.push_back(
         {.name = fmt::format("comm/{}/{}/{}r", collective, size.name, ranks),
-         .says = fmt::format("{} of {}, {} processes; tensors in windows, and /own: not",
+         .says = fmt::format("{} of {}, {} processes; tensors in windows; own: in own memory",
                              collective, size.name, ranks),
          .contenders = make.everyone(fmt::format("{}:{}", collective, size.bytes), ranks)});
   }

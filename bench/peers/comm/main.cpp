@@ -3,7 +3,7 @@
 //   comm MEASURE RANKS [BUDGET_MS]     see measure.hpp; a line of JSON
 //
 //   ""        tensors in the windows
-//   "/own"    tensors in each rank's own memory
+//   "own"     tensors in each rank's own memory
 //   "@floor"  of all_reduce: the ranks meet by spinning, rank r adds part r of all inputs straight
 //             into all outputs, and they meet again; up to 4 KiB each reads what all have, and they
 //             meet once. Of barrier: they meet by spinning.
@@ -87,7 +87,7 @@ class Rank {
     ranks_.barrier();
     add("", [&] { call(ranks_, measure_, in.data(), out.data()); });
     if (measure_.collective != "barrier")
-      add("/own", [&] { call(ranks_, measure_, own_in.data(), own_out.data()); });
+      add("own", [&] { call(ranks_, measure_, own_in.data(), own_out.data()); });
     Floor floor(domain_, measure_.bytes / sizeof(float));
     if (measure_.collective == "all_reduce") add("@floor", [&] { floor.all_reduce(); });
     if (measure_.collective == "barrier") add("@floor", [&] { floor.meet(); });

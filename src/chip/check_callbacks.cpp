@@ -39,7 +39,7 @@ bool can_check() noexcept {
 #ifndef STRATA_WITH_SANITIZER
 
 // The names are the compilers'.
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTBEGIN(bugprone-reserved-identifier,bugprone-macro-parentheses,readability-identifier-naming)
 
 #define STRATA_CALLBACK extern "C" __attribute__((visibility("default"), used))
 #define STRATA_TEST(access, address, bytes)                                                      \
@@ -251,6 +251,6 @@ STRATA_CALLBACK void* strata_check___cxa_allocate_exception(std::size_t bytes) {
   return own(__cxa_allocate_exception(bytes), bytes);
 }
 
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTEND(bugprone-reserved-identifier,bugprone-macro-parentheses,readability-identifier-naming)
 
 #endif  // STRATA_WITH_SANITIZER

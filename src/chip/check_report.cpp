@@ -90,10 +90,9 @@ std::string fault_text(const Violation& violation) {
   const CheckedRegions& regions = *violation.regions;
   constexpr std::uint64_t kFar = std::uint64_t{1} << 24;
   const bool far = regions.empty() || regions[violation.nearest].distance(violation.address) > kFar;
-  const std::string where =
-      far ? "near no tensor argument of the task"
-          : regions[violation.nearest].where(violation.address,
-                                             fmt::format("tensor {}", violation.nearest));
+  std::string where = far ? "near no tensor argument of the task"
+                          : regions[violation.nearest].where(
+                                violation.address, fmt::format("tensor {}", violation.nearest));
   switch (violation.fault) {
     case Fault::store_to_input:
       return where + ", which the task only reads";

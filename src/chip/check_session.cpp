@@ -149,7 +149,8 @@ std::vector<std::uintptr_t> frames_from(Accessor accessor, std::uintptr_t stack_
   while (stack.size() < kFrames && frame > below && frame < stack_end &&
          frame % sizeof frame == 0) {
     // What a function saves at its begin: its caller's frame, and where it returns to.
-    const auto* const saved = reinterpret_cast<const std::uintptr_t*>(frame);
+    const auto* const saved =
+        reinterpret_cast<const std::uintptr_t*>(frame);  // NOLINT(performance-no-int-to-ptr)
     stack.push_back(saved[1]);
     below = frame;
     frame = saved[0];

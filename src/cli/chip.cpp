@@ -26,7 +26,7 @@ void complain(const std::string& text) { std::fprintf(stderr, "strata chip: %s\n
 
 /// The program's file, built if it is not yet.
 std::filesystem::path program_file(const ChipCommandOptions& options) {
-  const std::filesystem::path path = options.program;
+  std::filesystem::path path = options.program;
   if (path.extension() != ".json") return path;
   return build_chip_program(ChipProgramSource::load(path),
                             {.compiler = options.compiler, .check = options.check});

@@ -68,6 +68,7 @@ void ChipMemory::add(BufferId buffer, const Place& place) {
 void ChipMemory::remove(BufferId buffer) {
   const std::lock_guard lock(mutex_);
   places_.erase(buffer);
+  if (places_.empty()) any_.store(false, std::memory_order_relaxed);
 }
 
 ChipMemoryUsage ChipMemory::usage(LaneId chip) const {

@@ -89,7 +89,7 @@ class ChipMemory {
   /// Lock held.
   void require_alive(const Place& place, const std::string& what) const;
 
-  /// There are, or were, allocations. Relaxed: who uses a buffer got it from who made it.
+  /// There are allocations. Relaxed: who uses a buffer got it from who made it.
   std::atomic<bool> any_{false};
   mutable std::mutex mutex_;
   // --- Guarded by mutex_ ---

@@ -85,11 +85,19 @@ template <class T>
   return Scalar::of(value);
 }
 
-/// An explicit edge: the task waits for `task`, and is skipped if it fails.
+/// An explicit edge: the task waits for `task`, and is skipped if it fails. No edge if `task` names
+/// none.
 struct After {
   TaskId task;
 };
 [[nodiscard]] inline After after(TaskId task) noexcept { return {task}; }
+
+/// The same for each of the tasks; instead of single edges, once in a submission. The list must
+/// live until submit returns.
+struct AfterAll {
+  std::span<const TaskId> tasks;
+};
+[[nodiscard]] inline AfterAll after(std::span<const TaskId> tasks) noexcept { return {tasks}; }
 
 /// Where a task runs: on any lane of a kind, or on one exact lane.
 struct Target {
@@ -265,11 +273,13 @@ class ArgumentPack {
  public:
   template <class F>
   ArgumentPack(F&& body, const Args&... args) {
+    static_assert(kCountOf<AfterAll, Args...> + (kCountOf<After, Args...> != 0 ? 1 : 0) <= 1,
+                  "a task has one list of edges, or single ones");
     spec_.body = Body(std::forward<F>(body));
     (add(args), ...);
     spec_.tensors = {tensors_.data(), tensor_count_};
     spec_.scalars = {scalars_.data(), scalar_count_};
-    spec_.after = {after_.data(), after_count_};
+    if constexpr (kCountOf<AfterAll, Args...> == 0) spec_.after = {after_.data(), after_count_};
   }
   ArgumentPack(const ArgumentPack&) = delete;
   ArgumentPack& operator=(const ArgumentPack&) = delete;
@@ -279,6 +289,7 @@ class ArgumentPack {
   void add(const TensorArg& a) { tensors_[tensor_count_++] = a; }
   void add(const Scalar& a) { scalars_[scalar_count_++] = a; }
   void add(const After& a) { after_[after_count_++] = a.task; }
+  void add(const AfterAll& a) { spec_.after = a.tasks; }
   void add(const Target& a) { spec_.target = a; }
   void add(const Priority& a) { spec_.priority = a.value; }
   void add(const Named& a) { spec_.name = a.name; }

@@ -94,6 +94,7 @@ void RecorderState::close_scope(std::size_t depth) {
 void RecorderState::record_after(RecordedTask& task, std::span<const TaskId> after,
                                  const std::string& at) {
   for (const TaskId id : after) {
+    if (!id) continue;
     if ((id.value & kStandIn) == 0) {
       task.after_outside.push_back(id);
       continue;

@@ -32,6 +32,7 @@
 
 #include "strata/chip_error.hpp"
 #include "strata/kernel.hpp"
+#include "strata/log_level.hpp"
 #include "strata/orchestration.hpp"
 
 namespace strata {
@@ -280,6 +281,14 @@ class ChipOrchestration {
     read_element(tensor, std::span(index.begin(), index.size()), dtype_of<T>, &value);
     return value;
   }
+  /// Reads all elements, row by row, after the tasks that write them.
+  template <class T>
+  [[nodiscard]] std::vector<T> read_all(const Tensor& tensor) {
+    static_assert(!std::is_same_v<T, bool>, "read it as std::uint8_t, of tensor.as(DType::uint8)");
+    std::vector<T> values(static_cast<std::size_t>(tensor.elements()));
+    read_elements(tensor, dtype_of<T>, values.data());
+    return values;
+  }
   template <class T>
   void write(const Tensor& tensor, std::initializer_list<std::int64_t> index, T value) {
     write_element(tensor, std::span(index.begin(), index.size()), dtype_of<T>, &value);
@@ -297,8 +306,9 @@ class ChipOrchestration {
   [[noreturn]] void fail(std::int32_t code, const std::string& text) const;
   /// True once the run was cancelled or is past its deadline.
   [[nodiscard]] bool cancelled() const noexcept;
-  /// A line in the chip's log.
-  void log(std::string_view text) const;
+  /// A line in the chip's log, if the log takes lines of that level.
+  void log(LogLevel level, std::string_view text) const;
+  void log(std::string_view text) const { log(LogLevel::info, text); }
 
  private:
   using GraphBody = std::function<void(ChipOrchestration&, const GraphArguments&)>;
@@ -308,6 +318,7 @@ class ChipOrchestration {
   [[nodiscard]] std::uint64_t scalar_bits(std::size_t i) const;
   void read_element(const Tensor& tensor, std::span<const std::int64_t> index, DType dtype,
                     void* value);
+  void read_elements(const Tensor& tensor, DType dtype, void* values);
   void write_element(const Tensor& tensor, std::span<const std::int64_t> index, DType dtype,
                      const void* value);
 

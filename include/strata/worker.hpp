@@ -31,6 +31,7 @@
 #include "strata/chip_memory.hpp"
 #include "strata/chip_run_options.hpp"
 #include "strata/engine.hpp"
+#include "strata/log_level.hpp"
 #include "strata/orchestration.hpp"
 #include "strata/run.hpp"
 #include "strata/worker_task.hpp"
@@ -66,8 +67,6 @@ struct ChipOptions {
   ChipRunOptions run = {};  ///< For chip programs whose callables do not say otherwise.
   std::optional<Callable> setup = {};
 };
-
-enum class LogLevel : std::uint8_t { debug, info, warning, error, off };
 
 struct WorkerOptions {
   std::string name = "node";  ///< Of the tree's root; those below are "next[0]", ...

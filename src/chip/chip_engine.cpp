@@ -8,8 +8,6 @@ namespace strata::chip {
 
 namespace {
 
-thread_local bool only_waits = false;
-
 /// What has gathered is let go before anybody waits.
 class RunProgress : public CoreProgress {
  public:
@@ -17,7 +15,6 @@ class RunProgress : public CoreProgress {
       : CoreProgress(pool, budget), gathering_(gathering) {}
 
   bool try_acquire() override {
-    if (only_waits) return false;
     gathering_.let_go_for_room();
     return CoreProgress::try_acquire();
   }
@@ -27,9 +24,6 @@ class RunProgress : public CoreProgress {
 };
 
 }  // namespace
-
-OnlyWaiting::OnlyWaiting() noexcept { only_waits = true; }
-OnlyWaiting::~OnlyWaiting() { only_waits = false; }
 
 ChipEngine::ChipEngine(CorePool& pool, Gathering& gathering, std::size_t window, std::size_t heap,
                        ipc::SpinnerBudget* budget)

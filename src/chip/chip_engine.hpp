@@ -4,7 +4,7 @@
 // Buffers are ranges of addresses. A program that is run again with the same memory gets the same
 // buffers, and so the engine's tables about them.
 //
-// Thread safety: one thread at a time, save for progress(), whose thread is told apart by itself.
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,6 @@
 #include "strata/engine.hpp"
 
 namespace strata::chip {
-
-/// While it lives, the calling thread does not act as a core when it waits.
-class OnlyWaiting {
- public:
-  OnlyWaiting() noexcept;
-  ~OnlyWaiting();
-  OnlyWaiting(const OnlyWaiting&) = delete;
-  OnlyWaiting& operator=(const OnlyWaiting&) = delete;
-};
 
 class ChipEngine {
  public:

@@ -12,6 +12,7 @@
 #include "chip/run_failure.hpp"
 #include "chip/run_overrun.hpp"
 #include "chip/run_settings.hpp"
+#include "chip/run_thread.hpp"
 #include "chip/run_watch.hpp"
 #include "chip/staging.hpp"
 
@@ -64,9 +65,9 @@ class ChipRuntime::Impl {
   [[nodiscard]] ChipEngine& engine_for(const RunSettings& settings);
   void set_scene(const ChipRunRequest& request, ChipEngine& engine);
   void clear_scene() noexcept;
-  [[nodiscard]] Outcome run_here(const ChipRunRequest& request, RunOptions options);
-  [[nodiscard]] Outcome run_until(const ChipRunRequest& request, RunOptions options,
-                                  Clock::time_point deadline);
+  [[nodiscard]] Outcome run_here(const std::function<void(const Run&)>& begin);
+  [[nodiscard]] Outcome run_watched(const ChipRunRequest& request);
+  [[nodiscard]] Outcome run_until(const ChipRunRequest& request, Clock::time_point deadline);
   void begin_special(const ChipRunRequest& request);
   void end_special(const ChipRunRequest& request, Outcome& outcome);
   [[noreturn]] void throw_stuck(const ChipRunRequest& request, const std::string& limit);
@@ -84,7 +85,10 @@ class ChipRuntime::Impl {
   std::uint64_t runs_ = 0;
   bool stuck_ = false;
   std::vector<std::unique_ptr<ChipEngine>> engines_;  ///< The one used last comes first.
+  RunOptions run_options_;
   RunWatch watch_;
+  Outcome timed_;  ///< Of the run on thread_.
+  RunThread thread_;
 };
 
 ChipEngine& ChipRuntime::Impl::engine_for(const RunSettings& settings) {
@@ -111,6 +115,7 @@ void ChipRuntime::Impl::set_scene(const ChipRunRequest& request, ChipEngine& eng
   scene_.engine = &engine;
   scene_.gathering = &gathering_;
   scene_.log = &options_.log;
+  scene_.log_level = options_.log_level;
   scene_.number = ++runs_;
   scene_.check = request.options.check;
   const detail::ArgumentBlock& arguments = request.arguments;
@@ -149,70 +154,65 @@ void ChipRuntime::Impl::clear_scene() noexcept {
   scene_.given_up = nullptr;
 }
 
-/// Runs on the calling thread, which acts as a core while it waits.
-Outcome ChipRuntime::Impl::run_here(const ChipRunRequest& request, RunOptions options) {
+/// Runs on the calling thread, which acts as a core while it waits. `begin` is told of the run.
+Outcome ChipRuntime::Impl::run_here(const std::function<void(const Run&)>& begin) {
   struct Call {
     Impl& runtime;
-    const ChipRunRequest& request;
+    const std::function<void(const Run&)>& begin;
     Outcome outcome = {};
-  } call{*this, request};
+  } call{*this, begin};
   try {
     (void)scene_.engine->engine().run(
         [&call](Orchestration& live) {
-          Impl& runtime = call.runtime;
           call.outcome.run = live.run();
-          if (call.request.cancelled != nullptr) {
-            runtime.watch_.begin(call.outcome.run, call.request.cancelled, call.request.token);
-          }
-          orchestrate(runtime.scene_, live, runtime.mode_);
+          call.begin(call.outcome.run);
+          orchestrate(call.runtime.scene_, live, call.runtime.mode_);
         },
-        std::move(options));
+        run_options_);
   } catch (...) {
     call.outcome.error = std::current_exception();
   }
-  watch_.end();
   return std::move(call.outcome);
 }
 
-/// Runs on a thread of the engine, so that this one is free at the deadline.
-Outcome ChipRuntime::Impl::run_until(const ChipRunRequest& request, RunOptions options,
-                                     Clock::time_point deadline) {
-  Outcome outcome;
-  outcome.run = scene_.engine->engine().submit(
-      [this](Orchestration& live) { orchestrate(scene_, live, mode_); }, std::move(options));
-  const OnlyWaiting bar;
+/// Without a bound.
+Outcome ChipRuntime::Impl::run_watched(const ChipRunRequest& request) {
+  Outcome outcome = run_here([this, &request](const Run& run) {
+    if (request.cancelled != nullptr) watch_.begin(run, request.cancelled, request.token);
+  });
+  watch_.end();
+  return outcome;
+}
+
+/// Runs on another thread, so that this one is free at the deadline. That one may never come back:
+/// it refers to what this object owns only.
+Outcome ChipRuntime::Impl::run_until(const ChipRunRequest& request, Clock::time_point deadline) {
+  thread_.start([this] { timed_ = run_here([this](const Run& run) { thread_.began(run); }); });
   bool cancelled = false;
   for (;;) {
     const Clock::time_point look = request.cancelled != nullptr && !cancelled
                                        ? std::min(deadline, Clock::now() + RunWatch::kInterval)
                                        : deadline;
-    if (outcome.run.wait_until(look)) break;
-    if (Clock::now() >= deadline) {
-      const std::string limit = fmt::format("did not end within its time limit of {}",
-                                            base::duration_text(*request.options.time_limit));
-      const std::string busy = describe(pool_.status());
-      outcome.run.cancel();
-      pool_.wake_waits();
-      if (!wait_for_cancelled(outcome.run, pool_)) throw_stuck(request, limit);
-      outcome.error = std::make_exception_ptr(ChipError(
-          ErrorCode::deadline_exceeded,
-          fmt::format("chip program '{}' {}; it had submitted {} tasks. At the deadline{}",
-                      request.program->info().name, limit, outcome.run.stats().tasks,
-                      busy.empty() ? " no core was busy" : ":" + busy)));
-      break;
-    }
-    if (!cancelled && request.cancelled(request.token)) {
-      cancelled = true;
-      outcome.run.cancel();
-      pool_.wake_waits();
-    }
+    if (thread_.wait_until(look)) return std::exchange(timed_, {});
+    if (Clock::now() >= deadline) break;
+    if (cancelled || !request.cancelled(request.token)) continue;
+    cancelled = true;
+    thread_.cancel();
+    pool_.wake_waits();
   }
-  try {
-    outcome.run.result();
-    outcome.error = nullptr;  // It had ended before it was cancelled.
-  } catch (...) {
-    if (outcome.error == nullptr) outcome.error = std::current_exception();
-  }
+  const std::string limit = fmt::format("did not end within its time limit of {}",
+                                        base::duration_text(*request.options.time_limit));
+  const std::string busy = describe(pool_.status());
+  thread_.cancel();
+  pool_.wake_waits();
+  if (!wait_for_cancelled(thread_, pool_)) throw_stuck(request, limit);
+  Outcome outcome = std::exchange(timed_, {});
+  if (outcome.error == nullptr) return outcome;  // It had ended before it was cancelled.
+  outcome.error = std::make_exception_ptr(
+      ChipError(ErrorCode::deadline_exceeded,
+                fmt::format("chip program '{}' {}; it had submitted {} tasks. At the deadline{}",
+                            request.program->info().name, limit, outcome.run.stats().tasks,
+                            busy.empty() ? " no core was busy" : ":" + busy)));
   return outcome;
 }
 
@@ -248,12 +248,12 @@ ChipRunResult ChipRuntime::Impl::run(const ChipRunRequest& request) {
   clear_scene();
   set_scene(request, engine_for(settings));
   mode_ = settings.mode;
-  RunOptions options{.name = request.name.empty() ? program : std::string(request.name),
-                     .keep_graph = request.options.keep_graph};
+  run_options_.name = request.name.empty() ? program : std::string(request.name);
+  run_options_.keep_graph = request.options.keep_graph;
   begin_special(request);
-  Outcome outcome = request.options.time_limit ? run_until(request, std::move(options),
-                                                           start + *request.options.time_limit)
-                                               : run_here(request, std::move(options));
+  Outcome outcome = request.options.time_limit
+                        ? run_until(request, start + *request.options.time_limit)
+                        : run_watched(request);
   if (scene_.given_up != nullptr) outcome.error = scene_.given_up;
   if (outcome.error != nullptr) {
     // What a failed task should have written is not to be missed by the next run.

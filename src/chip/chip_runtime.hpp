@@ -15,6 +15,7 @@
 #include "chip/core_pool.hpp"
 #include "chip/program.hpp"
 #include "strata/chip_run_options.hpp"
+#include "strata/log_level.hpp"
 #include "strata/platform.hpp"
 #include "strata/run.hpp"
 #include "strata/task_context.hpp"
@@ -26,6 +27,7 @@ struct ChipRuntimeOptions {
   std::vector<int> cpus = {};                      ///< That this chip may use; empty: all allowed.
   ipc::SpinnerBudget* budget = nullptr;            ///< Of the tree; may be null.
   std::function<void(std::string_view)> log = {};  ///< Lines of orchestrations and kernels.
+  LogLevel log_level = LogLevel::info;             ///< Of orchestrations: lines below are dropped.
 };
 
 /// One run of a chip program.

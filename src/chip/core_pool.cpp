@@ -404,14 +404,29 @@ void CorePool::Impl::set_threads(unsigned threads) {
   perform_if_possible(wake);
 }
 
+/// Whoever ran the last task may still be on the way out. With the mutex.
+void CorePool::Impl::wait_until_empty(Lock& lock) {
+  const auto empty = [this] {
+    return std::all_of(schedule_.places().begin(), schedule_.places().end(),
+                       [](const Place& place) { return place.job == nullptr; });
+  };
+  while (!empty()) {
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+}
+
 void CorePool::Impl::explore(std::uint64_t seed) {
-  const Lock lock(*this);
+  Lock lock(*this);
+  wait_until_empty(lock);
   explorer_.emplace(*this, seed);
   exploring_.store(true, std::memory_order_relaxed);
 }
 
 void CorePool::Impl::stop_exploring() {
-  const Lock lock(*this);
+  Lock lock(*this);
+  wait_until_empty(lock);
   exploring_.store(false, std::memory_order_relaxed);
   explorer_.reset();
 }

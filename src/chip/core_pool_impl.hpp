@@ -131,6 +131,8 @@ class CorePool::Impl {
                                   Lock& lock);
   void end_lane(Runner& runner, Place& place, std::exception_ptr error, Lock& lock);
 
+  void wait_until_empty(Lock& lock);
+
   // Threads.
   [[nodiscard]] Wake someone_needed();
   [[nodiscard]] Wake next_thread(bool watches);

@@ -106,14 +106,14 @@ std::string wait_text(const Place& place) {
   return {};
 }
 
-namespace {
-
-std::string readable(const std::type_info& type) {
+std::string type_text(const std::type_info& type) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
   return status == 0 ? std::string(name.get()) : std::string(type.name());
 }
+
+namespace {
 
 std::exception_ptr threw(const Place& place, const std::string& what) {
   const std::vector<std::string> arguments = argument_texts(place.arguments);
@@ -137,11 +137,11 @@ std::exception_ptr kernel_error(const Place& place, const std::exception_ptr& th
   } catch (const KernelMisuse& error) {
     return std::make_exception_ptr(ChipError(ErrorCode::kernel_misuse, error.text()));
   } catch (const std::exception& error) {
-    return threw(place, fmt::format("{}: {}", readable(typeid(error)), error.what()));
+    return threw(place, fmt::format("{}: {}", type_text(typeid(error)), error.what()));
   } catch (...) {
     const std::type_info* const type = abi::__cxa_current_exception_type();
     return threw(place, type == nullptr ? "an exception of another language"
-                                        : fmt::format("a value of type {}", readable(*type)));
+                                        : fmt::format("a value of type {}", type_text(*type)));
   }
 }
 

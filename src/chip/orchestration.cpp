@@ -96,6 +96,9 @@ void ChipOrchestration::read_element(const Tensor& tensor, std::span<const std::
                                      DType dtype, void* value) {
   state_->read_element(tensor, index, dtype, value);
 }
+void ChipOrchestration::read_elements(const Tensor& tensor, DType dtype, void* values) {
+  state_->read_elements(tensor, dtype, static_cast<std::byte*>(values));
+}
 void ChipOrchestration::write_element(const Tensor& tensor, std::span<const std::int64_t> index,
                                       DType dtype, const void* value) {
   state_->write_element(tensor, index, dtype, value);
@@ -112,6 +115,8 @@ void ChipOrchestration::fail(std::int32_t code, const std::string& text) const {
   state_->fail(code, text);
 }
 bool ChipOrchestration::cancelled() const noexcept { return state_->cancelled(); }
-void ChipOrchestration::log(std::string_view text) const { state_->log(text); }
+void ChipOrchestration::log(LogLevel level, std::string_view text) const {
+  state_->log(level, text);
+}
 
 }  // namespace strata

@@ -14,6 +14,20 @@ namespace {
 
 std::string_view name_of(CoreType core) { return core == CoreType::aic ? "AIC" : "AIV"; }
 
+/// In front of a line of the log.
+std::string_view level_text(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return "debug: ";
+    case LogLevel::warning:
+      return "warning: ";
+    case LogLevel::error:
+      return "error: ";
+    default:
+      return {};
+  }
+}
+
 bool is_integer(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -38,13 +52,16 @@ std::string_view first_kernel(const Launch& launch) {
   return {};
 }
 
+void check_dtype(const Tensor& tensor, DType dtype, std::string_view call) {
+  if (tensor.dtype() == dtype) return;
+  throw InvalidArgument(fmt::format("ChipOrchestration::{}: the tensor holds {}, not {}", call,
+                                    strata::name_of(tensor.dtype()), strata::name_of(dtype)));
+}
+
 /// The element of the tensor at `index`, or at (0, 0, ...) if that is empty; of rank 0, as bits.
 Tensor element_of(const Tensor& tensor, std::span<const std::int64_t> index, DType dtype,
                   std::string_view call) {
-  if (tensor.dtype() != dtype) {
-    throw InvalidArgument(fmt::format("ChipOrchestration::{}: the tensor holds {}, not {}", call,
-                                      strata::name_of(tensor.dtype()), strata::name_of(dtype)));
-  }
+  check_dtype(tensor, dtype, call);
   if (!index.empty() && index.size() != static_cast<std::size_t>(tensor.rank())) {
     throw InvalidArgument(fmt::format("ChipOrchestration::{}: {} indices for {}", call,
                                       index.size(), tensor.to_string()));
@@ -67,6 +84,29 @@ void with_bits_of(std::size_t bytes, Access&& access) {
       return access(std::uint32_t{});
     default:
       return access(std::uint64_t{});
+  }
+}
+
+/// Copies the elements, in row-major order, to one behind the other.
+void copy_elements(const Tensor& tensor, const std::byte* from, std::byte* to) {
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));
+  if (tensor.contiguous()) {
+    std::memcpy(to, from, static_cast<std::size_t>(tensor.bytes()));
+    return;
+  }
+  std::array<std::int64_t, kMaxRank> index{};
+  for (;;) {
+    std::memcpy(to, from, static_cast<std::size_t>(size));
+    to += size;
+    int d = tensor.rank() - 1;
+    for (; d >= 0; --d) {
+      std::int64_t& at = index[static_cast<std::size_t>(d)];
+      from += size * tensor.stride(d);
+      if (++at < tensor.extent(d)) break;
+      from -= size * tensor.stride(d) * at;
+      at = 0;
+    }
+    if (d < 0) return;
   }
 }
 
@@ -322,6 +362,26 @@ void OrchestrationState::read_element(const Tensor& tensor, std::span<const std:
   });
 }
 
+/// Where the chip has element (0, 0, ...) of the tensor, as long as `kept` lives.
+const std::byte* OrchestrationState::address_of(const Tensor& tensor, TensorHandle& kept) {
+  for (const KnownMemory& known : scene_.memory) {
+    if (known.buffer == tensor.buffer()) return known.place + tensor.byte_offset();
+  }
+  kept = target_.keep(tensor);
+  return kept.data();
+}
+
+void OrchestrationState::read_elements(const Tensor& tensor, DType dtype, std::byte* values) {
+  refuse_while_recording("read_all", kNoValues);
+  check_dtype(tensor, dtype, "read_all");
+  if (tensor.elements() == 0) return;
+  scene_.gathering->let_go();
+  target_.wait(tensor);
+  // Whoever writes it later is submitted later, by this thread.
+  TensorHandle kept;
+  copy_elements(tensor, address_of(tensor, kept), values);
+}
+
 void OrchestrationState::write_element(const Tensor& tensor, std::span<const std::int64_t> index,
                                        DType dtype, const void* value) {
   refuse_while_recording("write", kNoValues);
@@ -342,8 +402,9 @@ void OrchestrationState::fail(std::int32_t code, const std::string& text) {
   throw error;
 }
 
-void OrchestrationState::log(std::string_view text) {
-  std::string line = scene_.program->info().name + ": " + std::string(text);
+void OrchestrationState::log(LogLevel level, std::string_view text) {
+  if (level < scene_.log_level || level == LogLevel::off) return;
+  std::string line = fmt::format("{}: {}{}", scene_.program->info().name, level_text(level), text);
   if (notes_ != nullptr) {
     notes_->log.push_back(std::move(line));
   } else if (scene_.log != nullptr && *scene_.log) {

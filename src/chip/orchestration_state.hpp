@@ -44,8 +44,9 @@ struct RunScene {
   ChipEngine* engine = nullptr;
   Gathering* gathering = nullptr;
   const std::function<void(std::string_view)>* log = nullptr;
-  std::uint64_t number = 0;  ///< Of the run, from 1.
-  bool check = false;        ///< Fresh memory is poisoned.
+  LogLevel log_level = LogLevel::info;  ///< Lines below it are dropped.
+  std::uint64_t number = 0;             ///< Of the run, from 1.
+  bool check = false;                   ///< Fresh memory is poisoned.
   std::vector<Tensor> tensors = {};
   std::vector<std::uint64_t> scalars = {};
   std::vector<KnownMemory> memory = {};
@@ -105,12 +106,13 @@ class OrchestrationState {
   void wait(TaskId task);
   void read_element(const Tensor& tensor, std::span<const std::int64_t> index, DType dtype,
                     void* value);
+  void read_elements(const Tensor& tensor, DType dtype, std::byte* values);
   void write_element(const Tensor& tensor, std::span<const std::int64_t> index, DType dtype,
                      const void* value);
 
   [[noreturn]] void fail(std::int32_t code, const std::string& text);
   [[nodiscard]] bool cancelled() const noexcept { return live_.cancelled(); }
-  void log(std::string_view text);
+  void log(LogLevel level, std::string_view text);
 
  private:
   [[nodiscard]] std::string what() const;
@@ -118,6 +120,7 @@ class OrchestrationState {
   void check_condition(const Launch& launch, const TaskSpec& spec) const;
   void prepare_launch(TaskSpec& spec) const;
   void prepare_outputs(TaskSpec& spec);
+  [[nodiscard]] const std::byte* address_of(const Tensor& tensor, TensorHandle& kept);
   /// Throws ChipError (not_recordable) while recording.
   void refuse_while_recording(std::string_view call, std::string_view instead);
   TaskId submit_inline(std::span<const Tensor> tensors, std::span<const Scalar> scalars,

@@ -1,7 +1,12 @@
 #include "chip/run_failure.hpp"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <typeinfo>
+#include <utility>
+
+#include "chip/core_text.hpp"
 #include "strata/chip_error.hpp"
 
 namespace strata::chip {
@@ -52,6 +57,20 @@ std::exception_ptr task_failure(const RunFailed& run) {
       ChipError(chip != nullptr ? chip->code() : ErrorCode::kernel_threw, text));
 }
 
+/// On a chip other options set the sizes of the engine.
+std::exception_ptr chip_capacity(const CapacityError& error) {
+  CapacityError::Facts facts = error.facts();
+  const bool heap = facts.resource == CapacityError::Resource::heap;
+  const std::string setting = heap ? "ChipRunOptions::heap" : "ChipRunOptions::window";
+  std::string text = error.what();
+  if (const std::size_t at = text.find(facts.setting); at != std::string::npos) {
+    text.replace(at, facts.setting.size(),
+                 setting + (heap ? " (or STRATA_CHIP_HEAP)" : " (or STRATA_CHIP_WINDOW)"));
+  }
+  facts.setting = setting;
+  return std::make_exception_ptr(CapacityError(text, std::move(facts)));
+}
+
 }  // namespace
 
 std::string text_of(const std::exception_ptr& error) {
@@ -76,12 +95,17 @@ std::exception_ptr run_failure(const std::exception_ptr& error, std::string_view
   } catch (const RunFailed& run) {
     if (run.failed().empty()) return error;
     return task_failure(run);
+  } catch (const CapacityError& capacity) {
+    return chip_capacity(capacity);
   } catch (const Error&) {
     return error;
   } catch (...) {
+    const std::type_info* const type = abi::__cxa_current_exception_type();
     return std::make_exception_ptr(ChipError(
         ErrorCode::orchestration_failed,
-        fmt::format("the orchestration of chip program '{}' threw: {}", program, text_of(error))));
+        fmt::format("the orchestration of chip program '{}' threw {}: {}", program,
+                    type == nullptr ? "an exception of another language" : type_text(*type),
+                    text_of(error))));
   }
 }
 

@@ -8,8 +8,6 @@
 #include <fstream>
 #include <tuple>
 
-#include "base/duration_text.hpp"
-
 namespace strata::chip {
 
 namespace {
@@ -77,7 +75,7 @@ std::string describe(std::span<const CoreStatus> cores) {
   std::string text;
   for (const CoreStatus& core : cores) {
     if (core.state == CoreStatus::State::idle) continue;
-    text += fmt::format("\n  {}, for {}", core.to_string(), base::duration_text(core.since));
+    text += "\n  " + core.to_string();
     if (!core.arguments.empty()) {
       text += fmt::format("; its arguments: {}", fmt::join(core.arguments, ", "));
     }
@@ -85,7 +83,7 @@ std::string describe(std::span<const CoreStatus> cores) {
   return text;
 }
 
-bool wait_for_cancelled(const Run& run, const CorePool& pool) {
+bool wait_for_cancelled(RunThread& run, const CorePool& pool) {
   const Clock::time_point start = Clock::now();
   Clock::time_point last_change = start;
   std::vector<BusyBlock> blocks = busy_blocks(pool);
@@ -96,9 +94,10 @@ bool wait_for_cancelled(const Run& run, const CorePool& pool) {
       blocks = std::move(next);
       last_change = now;
     }
-    if (now - start >= 10 * kGrace) return run.done();
+    if (now - start >= 10 * kGrace) return run.wait_until(now);
     // Without a busy core it is the orchestration, of which nothing is known.
-    if (now - last_change >= kGrace && !blocks.empty() && !any_starves(blocks)) return run.done();
+    if (now - last_change >= kGrace && !blocks.empty() && !any_starves(blocks))
+      return run.wait_until(now);
   }
   return true;
 }

@@ -5,7 +5,7 @@
 // it is of no use gets some time to return. While other blocks still end, or its thread wants a CPU
 // and does not get one, it gets more.
 //
-// Thread safety: functions for any thread but the run's own.
+// Thread safety: functions for the thread that waits for the run.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "chip/core_pool.hpp"
-#include "strata/run.hpp"
+#include "chip/run_thread.hpp"
 
 namespace strata::chip {
 
@@ -26,6 +26,6 @@ inline constexpr std::chrono::milliseconds kGrace{200};
 
 /// Waits for a run that was cancelled. True if it has ended; false if it does not come to an end,
 /// and `pool` tells which cores are still busy.
-[[nodiscard]] bool wait_for_cancelled(const Run& run, const CorePool& pool);
+[[nodiscard]] bool wait_for_cancelled(RunThread& run, const CorePool& pool);
 
 }  // namespace strata::chip

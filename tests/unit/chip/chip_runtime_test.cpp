@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -200,6 +201,23 @@ TEST(ChipExploring, SeedDecidesTheOrder) {
   }
   EXPECT_TRUE(std::any_of(orders.begin(), orders.end(),
                           [&](const auto& each) { return each != orders.front(); }));
+}
+
+TEST(ChipExploring, NothingOfARunIsLeftOnTheCoresForTheNext) {
+  TestChip chip;
+  std::vector<float> data(4);
+  const auto program = program_of([](ChipOrchestration& o) {
+    for (int i = 0; i < 8; ++i)
+      o.submit(o.aiv("increase"), inout(o.tensor(0)), scalar(1.0F));
+  });
+  // Threads that have just run the last task of a run are still about when the next one begins.
+  for (int i = 0; i < 200; ++i) {
+    ChipRunOptions options;
+    if (i % 2 == 0) options.time_limit = std::chrono::hours(1);
+    if (i % 3 != 0) options.explore_seed = i;
+    chip.run(program, Arguments().add(Access::inout, data), options);
+  }
+  EXPECT_THAT(data, Each(1600.0F));
 }
 
 // ---- The environment ----------------------------------------------------------------------------

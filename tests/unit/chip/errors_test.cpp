@@ -100,7 +100,8 @@ TEST_F(ChipErrors, WhatTheOrchestrationThrowsNamesTheProgram) {
     const std::string text = chip_.refusal(
         ErrorCode::orchestration_failed,
         [](ChipOrchestration&) { throw std::runtime_error("lost"); }, {}, options);
-    EXPECT_THAT(text, HasSubstr("orchestration of chip program 'tested' threw: lost"));
+    EXPECT_THAT(text,
+                HasSubstr("orchestration of chip program 'tested' threw std::runtime_error: lost"));
     EXPECT_THAT(
         chip_.refusal(
             ErrorCode::orchestration_failed, [](ChipOrchestration&) { throw 7; }, {}, options),
@@ -112,13 +113,18 @@ TEST_F(ChipErrors, ErrorsOfStrataKeepTheirType) {
   EXPECT_THROW(chip_.run([](ChipOrchestration&) { throw InvalidState("x"); }), InvalidState);
   ChipRunOptions small;
   small.heap = 4096;
-  EXPECT_THROW(chip_.run(
-                   [](ChipOrchestration& chip) {
-                     Tensor large(DType::float32, {10'000});
-                     chip.submit(chip.aiv("fill"), out(large), scalar(1.0F));
-                   },
-                   {}, small),
-               CapacityError);
+  try {
+    chip_.run(
+        [](ChipOrchestration& chip) {
+          Tensor large(DType::float32, {10'000});
+          chip.submit(chip.aiv("fill"), out(large), scalar(1.0F));
+        },
+        {}, small);
+    FAIL();
+  } catch (const CapacityError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Set ChipRunOptions::heap (or STRATA_CHIP_HEAP) to"));
+    EXPECT_EQ(error.facts().setting, "ChipRunOptions::heap");
+  }
 }
 
 TEST(RunFailure, TextOfNestedExceptionsIsWhole) {

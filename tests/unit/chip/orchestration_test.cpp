@@ -35,8 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, ChipOrchestrationTest,
 
 TEST_P(ChipOrchestrationTest, UnknownKernelIsRefusedNamingThoseThereAre) {
   const std::string text = chip_.refusal(
-      ErrorCode::unknown_kernel,
-      [](ChipOrchestration& chip) { (void)chip.aiv("ad"); }, {},
+      ErrorCode::unknown_kernel, [](ChipOrchestration& chip) { (void)chip.aiv("ad"); }, {},
       options());
   EXPECT_THAT(text, HasSubstr("no kernel 'ad'"));
   EXPECT_THAT(text, HasSubstr("'add', 'fill'"));
@@ -295,6 +294,42 @@ TEST_P(ChipOrchestrationTest, ControlFlowCanDependOnWhatAKernelWrote) {
   EXPECT_THAT(data, ElementsAre(7.5F));
 }
 
+TEST_P(ChipOrchestrationTest, ReadAllSeesWhatWasWrittenInTheOrderOfTheView) {
+  std::vector<float> data(6);
+  std::iota(data.begin(), data.end(), 0.0F);
+  chip_.run(
+      [](ChipOrchestration& chip) {
+        const Tensor& x = chip.tensor(0);
+        chip.submit(chip.aiv("increase"), inout(x), scalar(1.0F));
+        EXPECT_THAT(chip.read_all<float>(x.reshape({2, 3}).transpose(0, 1)),
+                    ElementsAre(1, 4, 2, 5, 3, 6));
+        EXPECT_THAT(chip.read_all<float>(x.slice(0, 1, 6, 2)), ElementsAre(2, 4, 6));
+        EXPECT_TRUE(chip.read_all<float>(x.slice(0, 9, 9)).empty());
+        Tensor fresh(DType::float32, {4});
+        chip.submit(chip.aiv("copy"), in(x.slice(0, 2, 6)), out(fresh));
+        EXPECT_THAT(chip.read_all<float>(fresh.slice(0, 1, 3)), ElementsAre(4, 5));
+        EXPECT_THROW((void)chip.read_all<std::int32_t>(x), InvalidArgument);
+      },
+      Arguments().add(Access::inout, data));
+}
+
+TEST_P(ChipOrchestrationTest, ListOfEdgesIsWaitedForAndNoTaskIsNoEdge) {
+  std::vector<float> data(32), seen(32);
+  chip_.run(
+      [](ChipOrchestration& chip) {
+        const Scope manual = chip.scope({.manual = true});
+        std::vector<TaskId> tasks(1);  // The first names none.
+        for (int i = 0; i < 32; ++i) {
+          tasks.push_back(chip.submit(chip.aiv("increase"),
+                                      inout(chip.tensor(0).slice(0, i, i + 1)), scalar(1.0F),
+                                      after(TaskId{})));
+        }
+        chip.submit(chip.aiv("copy"), in(chip.tensor(0)), out(chip.tensor(1)), after(tasks));
+      },
+      Arguments().add(Access::inout, data).add(Access::out, seen), options());
+  EXPECT_THAT(seen, Each(1.0F));
+}
+
 TEST_P(ChipOrchestrationTest, WriteComesBehindTheTasksThatUseTheElement) {
   std::vector<float> data(1, 1.0F), seen(1);
   chip_.run(
@@ -393,6 +428,17 @@ TEST_P(ChipOrchestrationTest, LinesOfTheOrchestrationAreLoggedAtEveryRun) {
   for (int i = 0; i < 3; ++i)
     chip_.run(program, {}, options());
   EXPECT_THAT(chip_.log(), ElementsAre("tested: hello", "tested: hello", "tested: hello"));
+}
+
+TEST_P(ChipOrchestrationTest, LinesBelowTheLevelOfTheLogAreDropped) {
+  chip_.run(
+      [](ChipOrchestration& chip) {
+        chip.log(LogLevel::debug, "one");
+        chip.log(LogLevel::warning, "two");
+        chip.log(LogLevel::error, "three");
+      },
+      {}, options());
+  EXPECT_THAT(chip_.log(), ElementsAre("tested: warning: two", "tested: error: three"));
 }
 
 TEST_P(ChipOrchestrationTest, ArgumentThatIsNotThereIsRefused) {

@@ -19,7 +19,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(ChipRuntimeTest, OrchestrationThatSubmitsNothingSucceeds) {
   for (const char* platform : {"a2a3sim", "a5sim", "cpu", "a2a3sim:clusters=1,staging=1"}) {

@@ -374,10 +374,10 @@ TEST_P(ChipOrchestrationTest, WaitForATaskSeesWhatItDid) {
 TEST_P(ChipOrchestrationTest, ExternalMemoryWithinAnArgumentIsFollowedAsThat) {
   std::vector<float> data(64, 1.0F);
   Arguments arguments;
-  arguments.add(Access::inout, data).scalar(reinterpret_cast<std::uintptr_t>(data.data()));
+  arguments.add(Access::inout, data).scalar(data.data());
   chip_.run(
       [](ChipOrchestration& chip) {
-        auto* const memory = reinterpret_cast<float*>(chip.scalar<std::uintptr_t>(0));
+        auto* const memory = chip.scalar<float*>(0);
         const Tensor half = chip.external(memory + 16, DType::float32, {32});
         for (int i = 0; i < 10; ++i) {
           chip.submit(chip.aiv("increase"), inout(half), scalar(1.0F));

@@ -156,11 +156,11 @@ TEST(Staging, ExternalMemoryWithinAnArgumentMeansItsCopy) {
   std::vector<float> data(16, 1.0F);
   chip.run(
       [](ChipOrchestration& o) {
-        auto* const memory = reinterpret_cast<float*>(o.scalar<std::uintptr_t>(0));
+        auto* const memory = o.scalar<float*>(0);
         o.submit(o.aiv("increase"), inout(o.external(memory, DType::float32, {16})), scalar(1.0F));
         o.submit(o.aiv("increase"), inout(o.tensor(0)), scalar(1.0F));
       },
-      Arguments().add(Access::inout, data).scalar(reinterpret_cast<std::uintptr_t>(data.data())));
+      Arguments().add(Access::inout, data).scalar(data.data()));
   EXPECT_THAT(data, Each(3.0F));
 }
 

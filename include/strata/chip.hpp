@@ -210,9 +210,9 @@ class ChipOrchestration {
                   "the body of a chip's task is aic(), aiv() or mixed(), or nullptr");
     static_assert(detail::kCountOf<Target, Args...> == 0,
                   "the chip chooses the cores; a task has no on()");
-    constexpr std::size_t conditions = detail::kCountOf<When, Args...>;
-    static_assert(conditions <= 1, "a task has one condition at most");
-    if constexpr (conditions == 0) {
+    constexpr std::size_t kConditions = detail::kCountOf<When, Args...>;
+    static_assert(kConditions <= 1, "a task has one condition at most");
+    if constexpr (kConditions == 0) {
       detail::ArgumentPack<Args...> pack(detail::body_of(body), args...);
       return submit_task(pack.spec());
     } else {

@@ -106,8 +106,8 @@ struct ChipProgramInfo {
   std::string compiler;
   std::string machine;  ///< "x86_64".
   ProgramSanitizer sanitizer = ProgramSanitizer::none;
-  /// The sanitizer's library: a process that is not itself built with this sanitizer must be started
-  /// with it in LD_PRELOAD, to load the program.
+  /// The sanitizer's library: a process that is not itself built with this sanitizer must be
+  /// started with it in LD_PRELOAD, to load the program.
   std::string sanitizer_runtime;
   bool check = false;
   /// Functions that the kernels of a program built for checking mode call and that it can't look

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -208,7 +209,14 @@ class Build {
   }
 
   /// A program that is loaded from `to` goes on as it was.
-  static void replace(const fs::path& from, const fs::path& to) {
+  static void replace(const fs::path& from, const fs::path& file) {
+    std::error_code unknown;
+    const fs::path to = fs::is_symlink(file, unknown) ? fs::weakly_canonical(file, unknown) : file;
+    if (fs::exists(to, unknown) && !fs::is_regular_file(to, unknown)) {
+      throw SystemError(
+          fmt::format("write the chip program to {}, which is no regular file", to.string()),
+          EEXIST);
+    }
     fs::path beside = to;
     beside += fmt::format(".{}.{}", ::getpid(), ::gettid());
     std::error_code failed;

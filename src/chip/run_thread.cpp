@@ -1,6 +1,10 @@
 #include "chip/run_thread.hpp"
 
+#include <pthread.h>
+
 #include <utility>
+
+#include "trace/crash_handler.hpp"
 
 namespace strata::chip {
 
@@ -55,6 +59,8 @@ void RunThread::cancel() {
 }
 
 void RunThread::main() {
+  (void)pthread_setname_np(pthread_self(), "chip run");
+  const trace::AlternateStack stack;  // It may act as a core: a kernel's stack may overflow.
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || job_ != nullptr; });

@@ -228,19 +228,25 @@ chip::HostTensor read_npy(const std::filesystem::path& file) {
 
 void write_npy(const std::filesystem::path& file, const chip::HostTensor& tensor) {
   const std::string header = header_of(tensor);
-  std::filesystem::path part = file;
-  part += fmt::format(".{}.part", ::getpid());
+  std::error_code ignored;
+  // What a link names is written, and not the link; a device or a pipe is written into.
+  const std::filesystem::path target = std::filesystem::is_symlink(file, ignored)
+                                           ? std::filesystem::weakly_canonical(file, ignored)
+                                           : file;
+  const bool replaces = !std::filesystem::exists(target, ignored) ||
+                        std::filesystem::is_regular_file(target, ignored);
+  std::filesystem::path part = target;
+  if (replaces) part += fmt::format(".{}.part", ::getpid());
   std::ofstream out(part, std::ios::binary | std::ios::trunc);
   out.write(header.data(), static_cast<std::streamsize>(header.size()));
   out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
             static_cast<std::streamsize>(tensor.bytes.size()));
   out.close();
   std::error_code error;
-  if (out) std::filesystem::rename(part, file, error);
+  if (out && replaces) std::filesystem::rename(part, target, error);
   if (!out || error) {
     const std::string why = std::generic_category().message(error ? error.value() : errno);
-    std::error_code ignored;
-    std::filesystem::remove(part, ignored);
+    if (replaces) std::filesystem::remove(part, ignored);
     throw Error("can't write '" + file.string() + "': " + why);
   }
 }

@@ -38,6 +38,17 @@ TEST_F(NodeBuffers, AreZeroedAndOfAnySize) {
   EXPECT_EQ(before.as<std::int64_t>()[11], 1);
 }
 
+TEST_F(NodeBuffers, ATensorWithoutElementsHoldsUpNoTask) {
+  Worker worker({.subs = {{.count = 1}}});
+  worker.init();
+  const CallableId increment = worker.add(task_in_library("increment"));
+  // Of its slab the worker has never heard.
+  const Buffer buffer = worker.create_buffer(0);
+  worker.run([&](Orchestration& run) {
+    run.submit(Call(increment), inout(buffer.tensor(DType::int64, {0})), on(worker.any_sub()));
+  });
+}
+
 TEST_F(NodeBuffers, ATensorThatDoesNotFitIsRefused) {
   Worker worker({.subs = {{.count = 1}}});
   Buffer x = worker.create_buffer(64);

@@ -26,7 +26,9 @@ Callable Callable::in_program(std::string name) {
 Callable Callable::chip_program(std::string file, ChipRunOptions run) {
   if (file.empty()) throw InvalidArgument("Callable::chip_program: the path of the file is empty");
   return {.source = Source::chip_program,
-          .library = std::filesystem::absolute(file).lexically_normal().string(),
+          .library = std::filesystem::absolute(std::filesystem::path(std::move(file)))
+                         .lexically_normal()
+                         .string(),
           .run = run};
 }
 

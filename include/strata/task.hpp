@@ -142,7 +142,7 @@ class Body {
       invoke_ = &invoke_inline<Fn>;
     } else {
       auto* owned = new Fn(std::forward<F>(f));
-      std::memcpy(storage_, &owned, sizeof owned);
+      std::memcpy(storage_, &owned, sizeof(void*));
       words_ = 1;
       invoke_ = &invoke_owned<Fn>;
       destroy_ = [](void* at) noexcept { delete *static_cast<Fn**>(at); };
@@ -174,7 +174,7 @@ class Body {
     } else {
       if (invoke_ != &invoke_owned<F>) return nullptr;
       const F* owned = nullptr;
-      std::memcpy(&owned, storage_, sizeof owned);
+      std::memcpy(&owned, storage_, sizeof(void*));
       return owned;
     }
   }

@@ -54,9 +54,12 @@ struct SubmissionHeader {
   friend bool operator==(const SubmissionHeader&, const SubmissionHeader&) = default;
 };
 
+/// Number of no slab: that of tensors without elements, which have no memory to name.
+inline constexpr std::uint32_t kNoSlab = 0;
+
 /// One tensor argument. All offsets are bytes from the beginning of the slab.
 struct TensorFrame {
-  std::uint32_t slab = 0;
+  std::uint32_t slab = kNoSlab;
   std::uint32_t generation = 0;   ///< Of the range in the slab; a worker refuses a stale one.
   std::uint64_t offset = 0;       ///< Where element (0, 0, ...) lies. Strides may go below it.
   std::uint64_t reach_begin = 0;  ///< The bytes that the elements may lie in ...

@@ -120,14 +120,15 @@ SlabMap::Slab* SlabMap::find(std::uint32_t number) const noexcept {
 
 SlabMap::Resolved SlabMap::resolve(const ipc::TensorFrame& tensor,
                                    const std::function<bool()>& give_up) {
+  if (tensor.slab == ipc::kNoSlab) {
+    return {tensor.reach_begin == tensor.reach_end ? Outcome::found : Outcome::malformed};
+  }
   if (last_ == nullptr || last_->number != tensor.slab) {
     Slab* found = nullptr;
     for (;;) {
       const std::uint32_t before = changes_.load(std::memory_order_acquire);
       found = find(tensor.slab);
       if (found != nullptr) break;
-      // A slab of which only tensors without elements are used is never announced.
-      if (tensor.reach_begin == tensor.reach_end) return {Outcome::found, nullptr};
       if (give_up()) return {Outcome::gave_up};
       (void)os::futex_wait_until(changes_, before, os::Deadline::after(kLook).time_point());
     }

@@ -41,7 +41,7 @@ class SlabMap {
   };
   struct Resolved {
     Outcome outcome = Outcome::found;
-    std::byte* data = nullptr;  ///< Of element (0, 0, ...).
+    std::byte* data = nullptr;  ///< Of element (0, 0, ...); null if there is none.
   };
 
   SlabMap();

@@ -42,7 +42,6 @@ TEST_F(NodeBuffers, ATensorWithoutElementsHoldsUpNoTask) {
   Worker worker({.subs = {{.count = 1}}});
   worker.init();
   const CallableId increment = worker.add(task_in_library("increment"));
-  // Of its slab the worker has never heard: none of its bytes were ever sent.
   const Buffer buffer = worker.create_buffer(64);
   worker.run([&](Orchestration& run) {
     run.submit(Call(increment), inout(buffer.tensor(DType::int64, {0})), on(worker.any_sub()));

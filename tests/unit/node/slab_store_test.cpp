@@ -327,6 +327,13 @@ TEST_F(SlabMapTest, AWaitForASlabEndsWhenItIsGivenUp) {
   EXPECT_EQ(there.outcome, SlabMap::Outcome::gave_up);
 }
 
+TEST_F(SlabMapTest, ATensorWithoutElementsNeedsNoSlab) {
+  const auto never = [] { return true; };  // Whoever waits gives up at once.
+  EXPECT_EQ(map_.resolve({}, never).outcome, SlabMap::Outcome::found);
+  EXPECT_EQ(map_.resolve({.reach_begin = 0, .reach_end = 8}, never).outcome,
+            SlabMap::Outcome::malformed);
+}
+
 TEST_F(SlabMapTest, AForgottenSlabIsStaleAndMayComeAgain) {
   const auto range = store_.create(kSlabPage);
   map_all();

@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
-#include <memory>
 #include <typeinfo>
 
+#include "base/exception_text.hpp"
 #include "chip/core_pool_impl.hpp"
 #include "chip/kernel_services.hpp"
 #include "os/cpu.hpp"
@@ -106,13 +105,6 @@ std::string wait_text(const Place& place) {
   return {};
 }
 
-std::string type_text(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> name(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
-  return status == 0 ? std::string(name.get()) : std::string(type.name());
-}
-
 namespace {
 
 std::exception_ptr threw(const Place& place, const std::string& what) {
@@ -137,11 +129,12 @@ std::exception_ptr kernel_error(const Place& place, const std::exception_ptr& th
   } catch (const KernelMisuse& error) {
     return std::make_exception_ptr(ChipError(ErrorCode::kernel_misuse, error.text()));
   } catch (const std::exception& error) {
-    return threw(place, fmt::format("{}: {}", type_text(typeid(error)), error.what()));
+    return threw(place, fmt::format("{}: {}", base::type_text(typeid(error)), error.what()));
   } catch (...) {
     const std::type_info* const type = abi::__cxa_current_exception_type();
-    return threw(place, type == nullptr ? "an exception of another language"
-                                        : fmt::format("a value of type {}", type_text(*type)));
+    return threw(place, type == nullptr
+                            ? "an exception of another language"
+                            : fmt::format("a value of type {}", base::type_text(*type)));
   }
 }
 

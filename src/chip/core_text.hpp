@@ -7,7 +7,6 @@
 #include <exception>
 #include <string>
 #include <string_view>
-#include <typeinfo>
 #include <vector>
 
 #include "chip/core_job.hpp"
@@ -26,9 +25,6 @@ namespace strata::chip {
 [[nodiscard]] std::vector<std::string> argument_texts(const detail::ArgumentBlock& arguments);
 /// What the lane waits for: "its flag 3, which another lane of cluster 2 sets".
 [[nodiscard]] std::string wait_text(const Place& place);
-
-/// A type's name as it is written in sources.
-[[nodiscard]] std::string type_text(const std::type_info& type);
 
 /// The kernel that runs at the place.
 [[nodiscard]] const KernelEntry& kernel_of(const Place& place) noexcept;

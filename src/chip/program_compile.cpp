@@ -1,15 +1,13 @@
 // From a source to an object in the cache, and from objects to a program file.
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
 
+#include "base/exception_text.hpp"
 #include "chip/check_names.hpp"
 #include "chip/program_build.hpp"
 #include "chip/program_file.hpp"
@@ -295,10 +293,7 @@ std::vector<std::string> unseen_functions(const std::vector<std::string>& undefi
   std::set<std::string> names;
   for (const std::string& symbol : undefined) {
     if (is_seen(symbol)) continue;
-    int status = 0;
-    const std::unique_ptr<char, void (*)(void*)> readable(
-        abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
-    names.insert(readable ? readable.get() : symbol.c_str());
+    names.insert(base::demangled(symbol.c_str()));
   }
   return {names.begin(), names.end()};
 }

@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
-#include "chip/core_text.hpp"
+#include "base/exception_text.hpp"
 #include "strata/chip_error.hpp"
 
 namespace strata::chip {
@@ -73,22 +73,6 @@ std::exception_ptr chip_capacity(const CapacityError& error) {
 
 }  // namespace
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    std::string text = e.what();
-    try {
-      std::rethrow_if_nested(e);
-    } catch (...) {
-      text += ": " + text_of(std::current_exception());
-    }
-    return text;
-  } catch (...) {
-    return "an exception that is not a std::exception";
-  }
-}
-
 std::exception_ptr run_failure(const std::exception_ptr& error, std::string_view program) {
   try {
     std::rethrow_exception(error);
@@ -104,8 +88,8 @@ std::exception_ptr run_failure(const std::exception_ptr& error, std::string_view
     return std::make_exception_ptr(ChipError(
         ErrorCode::orchestration_failed,
         fmt::format("the orchestration of chip program '{}' threw {}: {}", program,
-                    type == nullptr ? "an exception of another language" : type_text(*type),
-                    text_of(error))));
+                    type == nullptr ? "an exception of another language" : base::type_text(*type),
+                    base::message_of(error))));
   }
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <exception>
-#include <string>
 #include <string_view>
 
 namespace strata::chip {
@@ -14,8 +13,5 @@ namespace strata::chip {
 /// own types go with its program.
 [[nodiscard]] std::exception_ptr run_failure(const std::exception_ptr& error,
                                              std::string_view program);
-
-/// The text of any exception.
-[[nodiscard]] std::string text_of(const std::exception_ptr& error);
 
 }  // namespace strata::chip

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/exception_text.hpp"
 #include "os/cpu.hpp"
 
 namespace strata::graph {
@@ -12,23 +13,6 @@ namespace {
 bool group_is_cancelled(const void* token) {
   const auto* task = static_cast<const TaskNode*>(token);
   return task->group->failed.load(std::memory_order_relaxed) || task->run->cancelled();
-}
-
-/// The whole text, with that of the exceptions nested in it.
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    std::string text = e.what();
-    try {
-      std::rethrow_if_nested(e);
-    } catch (...) {
-      text += ": " + message_of(std::current_exception());
-    }
-    return text;
-  } catch (...) {
-    return "an exception that is not a std::exception";
-  }
 }
 
 /// Whether a task gave up for being cancelled, rather than failed.
@@ -70,7 +54,7 @@ std::shared_ptr<const Failure> failure_of(const TaskNode& task, std::exception_p
   failure->run = task.run->weak_from_this();
   failure->what.task = TaskId{task.id};
   failure->what.name = task.name;
-  failure->what.message = message_of(error);
+  failure->what.message = base::message_of(error);
   failure->cancelled = task.run->cancelled() && says_cancelled(error);
   failure->what.exception = std::move(error);
   return failure;

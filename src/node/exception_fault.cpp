@@ -2,9 +2,9 @@
 
 #include <cxxabi.h>
 
-#include <cstdlib>
-#include <memory>
+#include <typeinfo>
 
+#include "base/exception_text.hpp"
 #include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 
@@ -16,7 +16,7 @@ void add_nested(const std::exception& exception, std::string& text) {
   try {
     std::rethrow_if_nested(exception);
   } catch (const std::exception& nested) {
-    text += "\ncaused by " + type_text(typeid(nested)) + ": " + nested.what();
+    text += "\ncaused by " + base::type_text(typeid(nested)) + ": " + nested.what();
     add_nested(nested, text);
   } catch (...) {
     text += "\ncaused by something that is not a std::exception";
@@ -26,7 +26,7 @@ void add_nested(const std::exception& exception, std::string& text) {
 /// The type of the exception that is being handled.
 std::string current_type_text() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
-  return type == nullptr ? "an exception of another language" : type_text(*type);
+  return type == nullptr ? "an exception of another language" : base::type_text(*type);
 }
 
 /// Of the worker process that `exception` is about, if it is about one.
@@ -48,13 +48,6 @@ const WorkerFault* deepest_fault(const std::exception& exception,
 
 }  // namespace
 
-std::string type_text(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
-  return status == 0 && text ? text.get() : type.name();
-}
-
 WorkerFault fault_of(const std::exception_ptr& exception, WorkerFault fault) {
   try {
     std::rethrow_exception(exception);
@@ -63,7 +56,7 @@ WorkerFault fault_of(const std::exception_ptr& exception, WorkerFault fault) {
     if (const WorkerFault* const deepest = deepest_fault(error, keeps_it_alive)) {
       return *deepest;
     }
-    fault.type = type_text(typeid(error));
+    fault.type = base::type_text(typeid(error));
     fault.cause = error.what();
     if (const auto* const of_chip = dynamic_cast<const ChipError*>(&error)) {
       fault.code = std::string(name_of(of_chip->code()));

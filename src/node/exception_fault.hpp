@@ -5,14 +5,10 @@
 
 #include <exception>
 #include <string>
-#include <typeinfo>
 
 #include "strata/worker_error.hpp"
 
 namespace strata::node {
-
-/// "std::out_of_range" for its type_info.
-[[nodiscard]] std::string type_text(const std::type_info& type);
 
 /// Fills cause and type with those of `exception`, whole; nested exceptions are told too. One that
 /// has a WorkerFault of a process further down (WorkerError, or a RunFailed whose first failure is

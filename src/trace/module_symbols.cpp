@@ -1,6 +1,5 @@
 #include "trace/module_symbols.hpp"
 
-#include <cxxabi.h>
 #include <dwarf.h>
 #include <fmt/format.h>
 
@@ -9,15 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/exception_text.hpp"
+
 namespace strata::trace {
 namespace {
-
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> plain(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return status == 0 ? plain.get() : name;
-}
 
 /// What was compiled as one, and an address as it is called there.
 struct Unit {
@@ -84,7 +78,7 @@ void find_inlined(const Libdw& libdw, const Unit& unit, StackFrame& frame) {
       Dwarf_Attribute value;
       if (libdw.attr_integrate(&scopes[i], attribute, &value) == nullptr) continue;
       if (const char* name = libdw.formstring(&value)) {
-        frame.inlined.push_back(demangled(name));
+        frame.inlined.push_back(base::demangled(name));
         frame.called_at.push_back(call_of(libdw, scopes[i], unit));
         break;
       }
@@ -107,7 +101,7 @@ void add_names(const Libdw& libdw, Dwfl_Module* module, AddressKind kind, Detail
   GElf_Sym symbol;
   if (const char* name =
           libdw.module_addrinfo(module, address, &distance, &symbol, nullptr, nullptr, nullptr)) {
-    frame.function = demangled(name);
+    frame.function = base::demangled(name);
   }
   if (detail == Detail::function) return;
   if (const Unit unit = unit_at(libdw, module, address); unit.die != nullptr) {

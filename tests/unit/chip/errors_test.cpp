@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "chip/run_failure.hpp"
+#include "base/exception_text.hpp"
 #include "runtime_support.hpp"
 
 namespace strata::chip::test {
@@ -134,7 +134,7 @@ TEST(RunFailure, TextOfNestedExceptionsIsWhole) {
       std::throw_with_nested(std::runtime_error("outer"));
     }
   } catch (...) {
-    EXPECT_EQ(text_of(std::current_exception()), "outer: inner");
+    EXPECT_EQ(base::message_of(std::current_exception()), "outer: inner");
   }
 }
 

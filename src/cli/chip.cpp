@@ -10,10 +10,10 @@
 #include "base/duration_text.hpp"
 #include "chip/check.hpp"
 #include "chip/explore.hpp"
+#include "chip/npy.hpp"
 #include "cli/chip_arguments.hpp"
 #include "cli/chip_session.hpp"
 #include "cli/commands.hpp"
-#include "cli/npy.hpp"
 #include "strata/chip_error.hpp"
 #include "strata/chip_program.hpp"
 #include "strata/platform.hpp"
@@ -89,7 +89,7 @@ void look_for_poison(const chip::HostArguments& arguments, Verdict& verdict) {
 
 void write_outputs(const ChipArguments& arguments) {
   for (const auto& [i, file] : arguments.outputs)
-    write_npy(file, arguments.run.tensors[i]);
+    chip::write_npy(file, arguments.run.tensors[i]);
 }
 
 /// One line of the table of runs.

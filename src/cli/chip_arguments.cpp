@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "chip/check.hpp"
-#include "cli/npy.hpp"
+#include "chip/npy.hpp"
 #include "strata/error.hpp"
 
 namespace strata::cli {
@@ -192,8 +192,9 @@ class Reader {
 
   void read_expected(const Option& option) {
     const std::size_t i = tensor_index(option);
-    chip::HostTensor tensor = read_npy(option.value);
-    if (parameter(i).dtype) tensor = as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
+    chip::HostTensor tensor = chip::read_npy(option.value);
+    if (parameter(i).dtype)
+      tensor = chip::as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
     tensor.name = option.name;
     arguments_.expected[i] = std::move(tensor);
   }
@@ -221,9 +222,9 @@ class Reader {
     };
     if (take("zeros")) return empty_tensor(option, i, value);
     if (!take("random")) {
-      chip::HostTensor tensor = read_npy(option.value);
+      chip::HostTensor tensor = chip::read_npy(option.value);
       if (!parameter(i).dtype) return tensor;
-      return as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
+      return chip::as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
     }
     // A seed, a type, or both.
     std::uint64_t seed = 1;

@@ -9,7 +9,7 @@
 
 #include "chip/check.hpp"
 #include "chip/element_value.hpp"
-#include "cli/npy.hpp"
+#include "chip/npy.hpp"
 #include "strata/error.hpp"
 #include "support/temp_dir.hpp"
 
@@ -93,7 +93,7 @@ TEST(ChipArguments, AnOutputTakesItsShapeFromWhatIsExpected) {
   const std::string file = folder.path() / "y.npy";
   chip::HostTensor golden{.dtype = DType::float32, .shape = {3, 2}};
   golden.bytes.resize(24);
-  write_npy(file, golden);
+  chip::write_npy(file, golden);
   ChipArgumentOptions options = good();
   options.tensors.pop_back();
   options.expected = {"y=" + file};

@@ -1,4 +1,4 @@
-#include "cli/npy.hpp"
+#include "chip/npy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "strata/error.hpp"
 #include "support/temp_dir.hpp"
 
-namespace strata::cli {
+namespace strata::chip {
 namespace {
 
 using ::testing::ElementsAre;
@@ -46,7 +46,7 @@ TEST_F(Npy, ReadsWhatNumpyWrites) {
   const std::string data(reinterpret_cast<const char*>(values), sizeof values);
   for (const char version : {'\1', '\2'}) {
     write("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }   ", data, version);
-    const chip::HostTensor tensor = read_npy(file());
+    const HostTensor tensor = read_npy(file());
     EXPECT_EQ(tensor.dtype, DType::int32);
     EXPECT_THAT(tensor.shape, ElementsAre(2, 3));
     EXPECT_EQ(std::memcmp(tensor.bytes.data(), values, sizeof values), 0);
@@ -58,13 +58,13 @@ TEST_F(Npy, EachTypeAndShapeComesBackAsItWasWritten) {
     const auto dtype = static_cast<DType>(i);
     for (const std::vector<std::int64_t>& shape :
          {std::vector<std::int64_t>{}, {5}, {2, 3}, {0, 4}, {1, 1, 1, 2}}) {
-      chip::HostTensor tensor{.dtype = dtype, .shape = shape};
-      tensor.bytes.resize(chip::bytes_of(dtype, shape));
+      HostTensor tensor{.dtype = dtype, .shape = shape};
+      tensor.bytes.resize(bytes_of(dtype, shape));
       for (std::size_t b = 0; b < tensor.bytes.size(); ++b)
         tensor.bytes[b] = static_cast<std::byte>(b + 1);
       write_npy(file(), tensor);
       EXPECT_EQ((std::filesystem::file_size(file()) - tensor.bytes.size()) % 64, 0U);
-      const chip::HostTensor read = as_dtype(read_npy(file()), dtype, file());
+      const HostTensor read = as_dtype(read_npy(file()), dtype, file());
       EXPECT_EQ(read.dtype, dtype);
       EXPECT_EQ(read.shape, shape);
       EXPECT_EQ(read.bytes, tensor.bytes);
@@ -94,7 +94,7 @@ TEST_F(Npy, RefusesWhatItCantTakeAsItIsAndSaysWhy) {
 }
 
 TEST_F(Npy, AnotherTypeIsNotTakenForTheDueOne) {
-  chip::HostTensor tensor{.dtype = DType::float64, .shape = {1}};
+  HostTensor tensor{.dtype = DType::float64, .shape = {1}};
   tensor.bytes.resize(8);
   EXPECT_THROW((void)as_dtype(tensor, DType::float32, file()), Error);
   tensor.dtype = DType::uint16;
@@ -102,4 +102,4 @@ TEST_F(Npy, AnotherTypeIsNotTakenForTheDueOne) {
 }
 
 }  // namespace
-}  // namespace strata::cli
+}  // namespace strata::chip

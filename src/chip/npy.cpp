@@ -1,4 +1,4 @@
-#include "cli/npy.hpp"
+#include "chip/npy.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "strata/error.hpp"
 
-namespace strata::cli {
+namespace strata::chip {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
@@ -167,7 +167,7 @@ std::string read_all(const std::filesystem::path& file) {
   return bytes;
 }
 
-std::string header_of(const chip::HostTensor& tensor) {
+std::string header_of(const HostTensor& tensor) {
   std::string shape;
   for (const std::int64_t extent : tensor.shape)
     shape += fmt::format("{}, ", extent);
@@ -189,7 +189,7 @@ std::string header_of(const chip::HostTensor& tensor) {
 
 }  // namespace
 
-chip::HostTensor read_npy(const std::filesystem::path& file) {
+HostTensor read_npy(const std::filesystem::path& file) {
   const std::string bytes = read_all(file);
   const auto fail = [&](const std::string& why) -> Error {
     return Error("can't read '" + file.string() + "': " + why);
@@ -214,8 +214,8 @@ chip::HostTensor read_npy(const std::filesystem::path& file) {
   if (header.shape.size() > static_cast<std::size_t>(kMaxRank)) {
     throw fail(fmt::format("it has {} dimensions; there may be {}", header.shape.size(), kMaxRank));
   }
-  chip::HostTensor tensor{.dtype = dtype_of_header(header), .shape = header.shape};
-  const std::size_t size = chip::bytes_of(tensor.dtype, tensor.shape);
+  HostTensor tensor{.dtype = dtype_of_header(header), .shape = header.shape};
+  const std::size_t size = bytes_of(tensor.dtype, tensor.shape);
   const std::size_t data = text_begin + length;
   if (bytes.size() - data != size) {
     throw fail(fmt::format("it has {} bytes of elements, and its shape needs {}",
@@ -226,7 +226,7 @@ chip::HostTensor read_npy(const std::filesystem::path& file) {
   return tensor;
 }
 
-void write_npy(const std::filesystem::path& file, const chip::HostTensor& tensor) {
+void write_npy(const std::filesystem::path& file, const HostTensor& tensor) {
   const std::string header = header_of(tensor);
   std::error_code ignored;
   // What a link names is written, and not the link; a device or a pipe is written into.
@@ -251,7 +251,7 @@ void write_npy(const std::filesystem::path& file, const chip::HostTensor& tensor
   }
 }
 
-chip::HostTensor as_dtype(chip::HostTensor tensor, DType dtype, const std::filesystem::path& file) {
+HostTensor as_dtype(HostTensor tensor, DType dtype, const std::filesystem::path& file) {
   if (tensor.dtype != stored_as(dtype)) {
     throw Error(fmt::format(
         "'{}' has elements of {}, and {} is due{}", file.string(), name_of(tensor.dtype),
@@ -262,4 +262,4 @@ chip::HostTensor as_dtype(chip::HostTensor tensor, DType dtype, const std::files
   return tensor;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::chip

@@ -10,17 +10,17 @@
 
 #include "chip/host_arguments.hpp"
 
-namespace strata::cli {
+namespace strata::chip {
 
 /// Throws Error that names the file and says what is wrong with it: no such file, not an .npy file,
 /// column-major, another byte order, a type of elements that Strata has not, too short or too long.
-[[nodiscard]] chip::HostTensor read_npy(const std::filesystem::path& file);
+[[nodiscard]] HostTensor read_npy(const std::filesystem::path& file);
 /// Takes the place of a file of that name in one step. Throws Error.
-void write_npy(const std::filesystem::path& file, const chip::HostTensor& tensor);
+void write_npy(const std::filesystem::path& file, const HostTensor& tensor);
 
 /// The file's tensor as one of `dtype`, which it must be already, save that types numpy does not
 /// have may be unsigned integers there. Throws Error with `file` in it.
-[[nodiscard]] chip::HostTensor as_dtype(chip::HostTensor tensor, DType dtype,
-                                        const std::filesystem::path& file);
+[[nodiscard]] HostTensor as_dtype(HostTensor tensor, DType dtype,
+                                  const std::filesystem::path& file);
 
-}  // namespace strata::cli
+}  // namespace strata::chip

@@ -11,9 +11,7 @@
 // An output that is a terminal stays the program's own: it would behave differently on a pipe, and
 // its last lines stand on the screen anyway.
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,20 +26,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/duration_text.hpp"
 #include "cli/commands.hpp"
 #include "cli/leftovers.hpp"
 #include "cli/output_relay.hpp"
 #include "cli/program_start.hpp"
+#include "cli/program_watch.hpp"
 #include "diag/python_hook.hpp"
 #include "diag/report_text.hpp"
 #include "diag/tree_report.hpp"
 #include "os/child_process.hpp"
 #include "os/deadline.hpp"
-#include "os/procfs.hpp"
 #include "os/spawn.hpp"
-#include "os/system_error.hpp"
-#include "strata/error.hpp"
 
 namespace strata::cli {
 namespace {
@@ -140,32 +135,20 @@ std::string words_of(const std::vector<std::string>& words) {
   return diag::printable(text);
 }
 
-std::string list_of(const std::vector<Leftover>& processes) {
-  std::string text;
-  for (const Leftover& process : processes)
-    text += fmt::format("  {} ({})\n", process.pid, diag::printable(process.name));
-  return text;
-}
-
 /// One execution, from when the program has been started.
 class Execution {
  public:
-  Execution(const ExecOptions& options, os::ChildProcess program, os::UniqueFd signals,
-            Outputs& outputs, bool own_group)
-      : options_(options),
-        program_(std::move(program)),
-        signals_(std::move(signals)),
-        outputs_(outputs),
-        own_group_(own_group) {}
+  Execution(const ExecOptions& options, ProgramWatch watch, Outputs& outputs)
+      : options_(options), watch_(std::move(watch)), outputs_(outputs) {}
 
   int run() {
     const os::Deadline deadline =
         options_.timeout ? os::Deadline::after(std::chrono::duration<double>(*options_.timeout))
                          : os::Deadline::never();
     for (;;) {
-      wait_for(program_.pidfd(), deadline);
-      if (program_.try_wait()) return after_its_end();
-      if (terminated_) {
+      watch_.wait_for(watch_.pidfd(), deadline);
+      if (const auto status = watch_.ended()) return after_its_end(*status);
+      if (watch_.told_to_end()) {
         return explain_and_end("strata exec got SIGTERM", "signal", kTerminated);
       }
       if (deadline.passed()) {
@@ -175,32 +158,18 @@ class Execution {
   }
 
  private:
-  int after_its_end() {
-    clean_up();
+  int after_its_end(const os::ExitStatus& status) {
+    const std::vector<Leftover> left = watch_.leftovers_after(kGraceAfterEnd);
+    if (!left.empty()) {
+      outputs_.say("strata exec: the program left these processes behind, which are ended now:\n" +
+                   list_of(left));
+      end_all();
+    }
     while (!outputs_.finish(100ms)) {  // As long as it takes, unless somebody wants us to end.
-      take_signals();
-      if (terminated_ || interrupted_) break;
+      watch_.wait_for(-1, os::Deadline::after(0ms));
+      if (watch_.hurried()) break;
     }
-    const os::ExitStatus status = *program_.status();
-    return status.kind == os::ExitStatus::Kind::exited      ? status.value
-           : status.kind == os::ExitStatus::Kind::signalled ? 128 + status.value
-                                                            : kNotStarted;
-  }
-
-  /// Gives what the program left behind a moment to end by itself, and ends the rest.
-  void clean_up() {
-    const os::Deadline grace = os::Deadline::after(kGraceAfterEnd);
-    std::vector<Leftover> left;
-    for (;;) {
-      reap_orphans(0);
-      left = find_leftovers();
-      if (left.empty() || grace.passed() || terminated_ || interrupted_) break;
-      wait_for(-1, os::earlier(grace, os::Deadline::after(20ms)));
-    }
-    if (left.empty()) return;
-    outputs_.say("strata exec: the program left these processes behind, which are ended now:\n" +
-                 list_of(left));
-    end_all();
+    return exit_code_of(status);
   }
 
   int explain_and_end(const std::string& reason, const char* cause, int code) {
@@ -213,15 +182,14 @@ class Execution {
     const auto tails = outputs_.tails(options_.tail);
     const std::string text =
         fmt::format("strata exec: {}: {} (pid {}), after {:.1f} s\n\n", reason,
-                    words_of(options_.command), program_.pid(), after) +
+                    words_of(options_.command), watch_.pid(), after) +
         diag::to_text(report) + tail_text(tails) +
         "\nstrata exec: end of the report; all of these processes are ended now\n";
     outputs_.say(text);
     if (!options_.report.empty()) {
       write_report(options_.json ? json_text(report, tails, cause, after) : text);
     }
-    interrupted_ = terminated_ = false;  // One more of them means "hurry".
-    ending_ = true;
+    watch_.begin_to_end();
     end_all();
     if (!outputs_.finish(kPatienceWithReaders)) {
       std::fprintf(stderr, "strata exec: nobody takes the output; the rest of it is lost\n");
@@ -245,7 +213,7 @@ class Execution {
     nlohmann::json json = diag::to_json(report);
     json["cause"] = cause;
     json["command"] = options_.command;
-    json["pid"] = program_.pid();
+    json["pid"] = watch_.pid();
     json["after_s"] = after;
     json["output"] = tails;
     return diag::dump(json);
@@ -267,85 +235,36 @@ class Execution {
   void end_all() {
     const auto grace = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::duration<double>(options_.grace));
-    const std::vector<Leftover> stuck = end_leftovers(grace, [this] {
-      take_signals();
-      return terminated_ || interrupted_;
-    });
-    for (const Leftover& process : stuck) {
-      outputs_.say(
-          fmt::format("strata exec: the kernel does not give back process {} ({}): it is in {}\n",
-                      process.pid, diag::printable(process.name), os::wait_channel(process.pid)));
-    }
-  }
-
-  void wait_for(int fd, os::Deadline deadline) {
-    std::array<pollfd, 2> waits = {{{.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                                    {.fd = fd, .events = POLLIN, .revents = 0}}};
-    if (::poll(waits.data(), waits.size(), deadline.poll_timeout_ms()) < 0 && errno != EINTR) {
-      os::throw_errno("wait for the program");
-    }
-    take_signals();
-  }
-
-  void take_signals() {
-    signalfd_siginfo info{};
-    while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-      const int signal = static_cast<int>(info.ssi_signo);
-      if (signal == SIGCHLD) {
-        reap_orphans(program_.status() ? 0 : program_.pid());
-      } else if (signal == SIGTERM) {
-        terminated_ = true;
-      } else if (!ending_ && !program_.status()) {
-        // What the terminal sent went to the whole group, and the program is in it.
-        const bool has_it = !own_group_ && info.ssi_code == SI_KERNEL;
-        if (!has_it) (void)program_.send(signal);
-      } else if (signal != SIGUSR1 && signal != SIGUSR2) {
-        interrupted_ = true;
-      }
-    }
+    for (const Leftover& process : watch_.end_all(grace))
+      outputs_.say("strata exec: " + stuck_text(process) + "\n");
   }
 
   const ExecOptions& options_;
-  os::ChildProcess program_;
-  os::UniqueFd signals_;
+  ProgramWatch watch_;
   Outputs& outputs_;
-  const bool own_group_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  bool terminated_ = false;   ///< SIGTERM came: report and end all; or, later, hurry.
-  bool interrupted_ = false;  ///< Another signal came while we were about to end: hurry.
-  bool ending_ = false;       ///< All is being ended: signals are for us, and not passed on.
 };
 
 }  // namespace
 
 int exec(const ExecOptions& options) {
-  const std::string& name = options.command.front();
-  const std::string file = find_program(name);
-  if (file.empty()) {
-    std::fprintf(stderr, "strata exec: there is no program '%s' in PATH\n", name.c_str());
-    return kNotFound;
-  }
-  const bool own_group = is_ignored(SIGINT) || is_ignored(SIGHUP) || !in_foreground();
+  const Group group = usual_group();
   const diag::PythonHook hook;
   std::vector<std::string> environment = os::current_environment();
   hook.add_to(environment);
   Outputs outputs;
   os::UniqueFd signals = signals_as_descriptor(kSignals);
   adopt_orphans();
-
-  os::ChildProcess program;
   try {
-    program = os::spawn({.path = file,
-                         .argv = options.command,
-                         .envp = environment,
-                         .descriptors = inherited_descriptors(outputs.descriptors()),
-                         .own_process_group = own_group});
-  } catch (const SystemError& error) {
-    std::fprintf(stderr, "strata exec: %s\n", error.what());
-    return error.code() == ENOENT ? kNotFound : kNotStarted;
+    os::ChildProcess program = start_program(options.command, std::move(environment),
+                                             inherited_descriptors(outputs.descriptors()), group);
+    outputs.start();
+    return Execution(options, {std::move(program), std::move(signals), group, SIGTERM}, outputs)
+        .run();
+  } catch (const NotStarted& why) {
+    std::fprintf(stderr, "strata exec: %s\n", why.what());
+    return why.code();
   }
-  outputs.start();
-  return Execution(options, std::move(program), std::move(signals), outputs, own_group).run();
 }
 
 }  // namespace strata::cli

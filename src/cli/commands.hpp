@@ -92,4 +92,37 @@ struct ExecOptions {
 /// 128 + n if signal n killed it, 124 after the time-out, 143 after SIGTERM.
 int exec(const ExecOptions& options);
 
+struct TestOptions {
+  std::vector<std::string> ctest;   ///< Build directories.
+  std::vector<std::string> gtest;   ///< Programs.
+  std::vector<std::string> pytest;  ///< Files, folders, node ids.
+  std::vector<std::string> files;   ///< Of jobs.
+  std::string gtest_by = "case";    ///< Or "suite".
+  std::string pytest_by = "file";   ///< Or "test".
+  std::string python = "python3";
+  std::string names;  ///< Regular expressions; empty: all, or none.
+  std::string without_names;
+  std::string labels;
+  std::string without_labels;
+  bool rerun_failed = false;
+  bool list = false;
+  std::string devices;  ///< "0-7"; empty: there are none.
+  unsigned jobs = 0;    ///< 0: as many as CPUs.
+  double timeout = 1500;
+  double grace = 5;
+  std::optional<double> session_timeout;
+  bool exit_first = false;
+  unsigned retries = 0;
+  std::string output = "failed";  ///< Of which jobs: "failed", "all", "none".
+  std::size_t slowest = 5;
+  std::string junit;  ///< Files; empty: none.
+  std::string json;
+  std::string state;  ///< What is remembered; empty: where it is for one build directory.
+};
+/// Runs test commands in parallel; 0 if all is well, 1 with failures, 124 with hangs, 128 + n if
+/// signal n ended it.
+int test(const TestOptions& options);
+/// The process between `strata test` and a job; not for users.
+int test_supervisor();
+
 }  // namespace strata::cli

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <initializer_list>
 #include <optional>
@@ -42,6 +43,12 @@ void send(const Leftover& process, std::initializer_list<int> signals) {
     (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0U);
 }
 
+void reap_all_but(const std::vector<pid_t>& except) {
+  for (const pid_t pid : os::children_of(::getpid())) {
+    if (std::ranges::find(except, pid) == except.end()) (void)::waitpid(pid, nullptr, WNOHANG);
+  }
+}
+
 }  // namespace
 
 void adopt_orphans() {
@@ -63,24 +70,35 @@ void reap_orphans(pid_t except) {
   }
 }
 
-std::vector<Leftover> find_leftovers() {
+std::vector<Leftover> find_leftovers(const std::vector<pid_t>& except) {
   std::vector<Leftover> found;
-  for (const pid_t pid : os::descendants_of(::getpid())) {
+  std::set<pid_t> left_alone(except.begin(), except.end());
+  for (const pid_t pid : os::descendants_of(::getpid())) {  // Parents come first.
     const std::optional<os::ProcessInfo> info = os::read_process(pid);
-    if (!info || info->state == 'Z' || info->state == 'X') continue;
+    if (!info) continue;
+    if (left_alone.contains(pid) || left_alone.contains(info->ppid)) {
+      left_alone.insert(pid);
+      continue;
+    }
+    if (info->state == 'Z' || info->state == 'X') continue;
     found.push_back({pid, name_of(pid, *info), info->start_time});
   }
   return found;
 }
 
 std::vector<Leftover> end_leftovers(std::chrono::milliseconds patience,
-                                    const std::function<bool()>& hurry) {
+                                    const std::function<bool()>& hurry,
+                                    const std::vector<pid_t>& except) {
   const os::Deadline insist = os::Deadline::after(patience);
   const os::Deadline give_up = os::Deadline::after(patience + 10s);
   std::set<pid_t> asked;
   for (;;) {
-    reap_orphans(0);
-    std::vector<Leftover> left = find_leftovers();
+    if (except.empty()) {
+      reap_orphans(0);
+    } else {
+      reap_all_but(except);
+    }
+    std::vector<Leftover> left = find_leftovers(except);
     if (left.empty() || give_up.passed()) return left;
     const bool force = insist.passed() || hurry();
     for (const Leftover& process : left) {

@@ -3,7 +3,7 @@
 // whose parents have ended and those in sessions of their own.
 //
 // Thread safety: one thread. Needs that this process has no children but the program and what came
-// of it.
+// of it, and those that are told to leave alone.
 #pragma once
 
 #include <sys/types.h>
@@ -30,13 +30,15 @@ struct Leftover {
   std::uint64_t start_time = 0;  ///< With the pid it names a process for ever.
 };
 
-/// Descendants of this process that run.
-[[nodiscard]] std::vector<Leftover> find_leftovers();
+/// Descendants of this process that run, but for `except`, children of this process, and all below
+/// those.
+[[nodiscard]] std::vector<Leftover> find_leftovers(const std::vector<pid_t>& except = {});
 
-/// Ends all descendants of this process: SIGTERM, and SIGKILL once `patience` is over or `hurry`
+/// Ends those that find_leftovers() finds: SIGTERM, and SIGKILL once `patience` is over or `hurry`
 /// says so, again and again until none is left, for at most ten seconds more. Returns those that
 /// the kernel does not give back.
 std::vector<Leftover> end_leftovers(std::chrono::milliseconds patience,
-                                    const std::function<bool()>& hurry);
+                                    const std::function<bool()>& hurry,
+                                    const std::vector<pid_t>& except = {});
 
 }  // namespace strata::cli

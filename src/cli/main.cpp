@@ -235,6 +235,87 @@ void describe_exec(CLI::App& app, ExecOptions& options) {
   app.prefix_command();  // From the program's name on, options are the program's.
 }
 
+void describe_test_sources(CLI::App& app, TestOptions& options) {
+  const auto list = [&](const char* flags, std::vector<std::string>& to, const char* what,
+                        const char* type) {
+    app.add_option(flags, to, what)->type_name(type)->expected(1)->take_all()->group("Jobs");
+  };
+  const auto filter = [&](const char* flags, std::string& to, const char* what) {
+    app.add_option(flags, to, what)->type_name("REGEX")->group("Selection");
+  };
+  list("--ctest", options.ctest, "The tests of a CMake build directory", "DIR");
+  list("--gtest", options.gtest, "The tests of a GoogleTest program", "PROGRAM");
+  list("--pytest", options.pytest, "The tests of a file, a folder or a node id", "PATH");
+  list("--file", options.files, "Commands in a file: JSON, or one a line", "FILE");
+  app.add_option("--gtest-by", options.gtest_by, "A job is a case or a suite (case)")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"case", "suite"}).description(""))
+      ->group("Jobs");
+  app.add_option("--pytest-by", options.pytest_by, "A job is a file or a test (file)")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"file", "test"}).description(""))
+      ->group("Jobs");
+  app.add_option("--python", options.python, "What runs pytest (python3)")
+      ->type_name("PROGRAM")
+      ->group("Jobs");
+  filter("-R,--tests-regex", options.names, "Only jobs whose name matches");
+  filter("-E,--exclude-regex", options.without_names, "No jobs whose name matches");
+  filter("-L,--label-regex", options.labels, "Only jobs with a label that matches");
+  filter("--LE,--label-exclude", options.without_labels, "No jobs with a label that matches");
+  app.add_flag("--rerun-failed", options.rerun_failed, "Only jobs that failed the last time")
+      ->group("Selection");
+  app.add_flag("--list", options.list, "Print the names of the jobs and run none")
+      ->group("Selection");
+}
+
+void describe_test(CLI::App& app, TestOptions& options) {
+  app.description("Runs test commands in parallel, and explains those that hang");
+  app.footer(
+      "Each job has a time-out, devices of its own ({devices} in its command, STRATA_DEVICES), "
+      "and\n"
+      "a supervisor that leaves nothing of it behind. What it writes is printed whole, if it did "
+      "not\n"
+      "pass; of one that hangs, also what each of its processes was doing.\n"
+      "\n"
+      "Exit code: 0 if all is well; 1 with failures; 124 with hangs; 128 + n if signal n ended it; "
+      "2\n"
+      "for a command line that makes no sense, and if there are no jobs.\n"
+      "\n"
+      "Examples:\n"
+      "  strata test --ctest build -j 8 --timeout 60\n"
+      "  strata test --pytest tests --devices 0-7 --session-timeout 1800 --junit results.xml\n"
+      "  strata test --gtest build/unit_tests -R 'Queue' --retries 2\n"
+      "  strata test --ctest build --rerun-failed");
+  describe_test_sources(app, options);
+  const auto seconds = CLI::Range(0.001, 1e9).description("");
+  app.add_option("--devices", options.devices, "Ids of the devices that jobs share: 0-7")
+      ->type_name("IDS");
+  app.add_option("-j,--jobs", options.jobs, "Jobs at once (as many as CPUs)")
+      ->type_name("N")
+      ->check(CLI::Range(1U, 100'000U).description(""));
+  app.add_option("--timeout", options.timeout, "Of each job that has none of its own (1500)")
+      ->type_name("SECONDS")
+      ->check(seconds);
+  app.add_option("--session-timeout", options.session_timeout, "Of all jobs together")
+      ->type_name("SECONDS")
+      ->check(seconds);
+  app.add_option("--grace", options.grace, "Seconds between SIGTERM and SIGKILL (5)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 1e9).description(""));
+  app.add_flag("-x,--exitfirst", options.exit_first, "End all after the first failure");
+  app.add_option("--retries", options.retries, "Try failed jobs again, up to so many times")
+      ->type_name("N");
+  app.add_option("--output", options.output, "Print the output of failed jobs, all, or none")
+      ->type_name("WHICH")
+      ->check(CLI::IsMember({"failed", "all", "none"}).description(""));
+  app.add_option("--slowest", options.slowest, "Jobs that are named for their time (5)")
+      ->type_name("N");
+  app.add_option("--junit", options.junit, "Write the results as JUnit's XML")->type_name("FILE");
+  app.add_option("--json", options.json, "Write the results as JSON")->type_name("FILE");
+  app.add_option("--state", options.state, "Where to remember what failed, and times")
+      ->type_name("FILE");
+}
+
 int main_with(int argc, char** argv) {
   CLI::App app("Runs and looks at Strata programs and their worker processes.", "strata");
   app.set_version_flag("--version", "strata " + std::string(version()));
@@ -257,6 +338,11 @@ int main_with(int argc, char** argv) {
   CLI::App* const exec_app = app.add_subcommand("exec");
   describe_exec(*exec_app, exec_options);
 
+  TestOptions test_options;
+  CLI::App* const test_app = app.add_subcommand("test");
+  describe_test(*test_app, test_options);
+  // What `strata test` runs itself as; in no list.
+  CLI::App* const supervisor_app = app.add_subcommand("test-supervisor")->group("");
   BuildOptions build_options;
   CLI::App* const build_app = app.add_subcommand("build");
   describe_build(*build_app, build_options);
@@ -296,6 +382,8 @@ int main_with(int argc, char** argv) {
   if (build_app->parsed()) return build(build_options);
   if (dump_app->parsed()) return dump(dump_options);
   if (exec_app->parsed()) return exec(exec_options);
+  if (test_app->parsed()) return test(test_options);
+  if (supervisor_app->parsed()) return test_supervisor();
   return doctor(doctor_options);
 }
 

@@ -135,9 +135,12 @@ std::string zip_of(const std::string& name, const std::string& content) {
   return entry.done() + directory.done() + end.done();
 }
 
-PythonHook::PythonHook() : fd_(::memfd_create("strata-python-hook", MFD_CLOEXEC)) {
+PythonHook::PythonHook() : PythonHook("sitecustomize.py", std::string(kModule)) {}
+
+PythonHook::PythonHook(const std::string& name, const std::string& content)
+    : fd_(::memfd_create("strata-python-hook", MFD_CLOEXEC)) {
   if (!fd_) os::throw_errno("make a file in memory");
-  const std::string archive = zip_of("sitecustomize.py", std::string(kModule));
+  const std::string archive = zip_of(name, content);
   if (::write(fd_.get(), archive.data(), archive.size()) != static_cast<ssize_t>(archive.size())) {
     os::throw_errno("write to a file in memory");
   }

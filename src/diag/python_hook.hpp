@@ -27,6 +27,8 @@ class PythonHook {
  public:
   /// Throws SystemError.
   PythonHook();
+  /// Another module, found in the same way: "name.py". Throws SystemError.
+  PythonHook(const std::string& name, const std::string& content);
   /// "/proc/PID/fd/N" of this process.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Puts it first on PYTHONPATH.

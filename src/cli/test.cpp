@@ -137,7 +137,7 @@ Chosen choose(const TestOptions& options, const std::vector<jobs::Job>& all,
     return {{}, fmt::format("none of the {} jobs matches -R, -E, -L and --LE", all.size())};
   }
   if (!options.rerun_failed) return {std::move(chosen), ""};
-  chosen = jobs::select(chosen, memory->failed);
+  chosen = jobs::select_named(chosen, memory->failed);
   return {std::move(chosen), "none of these jobs failed the last time"};
 }
 

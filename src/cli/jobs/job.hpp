@@ -15,10 +15,11 @@ namespace strata::cli::jobs {
 /// What of its end and its output makes a job pass. The regular expressions are searched for in all
 /// that it wrote.
 struct Expectation {
-  std::vector<std::string> pass;  ///< If there are any, one of them decides, not the exit code.
-  std::vector<std::string> fail;
-  std::vector<std::string> skip;
-  std::optional<int> skip_code;
+  std::vector<std::string> pass =
+      {};  ///< If there are any, one of them decides, not the exit code.
+  std::vector<std::string> fail = {};
+  std::vector<std::string> skip = {};
+  std::optional<int> skip_code = {};
   bool will_fail = false;  ///< A failure that is no crash passes, and a success fails.
 };
 

@@ -64,7 +64,7 @@ std::vector<Job> select(const std::vector<Job>& jobs, const Filters& filters) {
   return with_fixtures(jobs, std::move(chosen));
 }
 
-std::vector<Job> select(const std::vector<Job>& jobs, const std::set<std::string>& names) {
+std::vector<Job> select_named(const std::vector<Job>& jobs, const std::set<std::string>& names) {
   std::vector<bool> chosen;
   chosen.reserve(jobs.size());
   for (const Job& job : jobs)

@@ -16,17 +16,17 @@ namespace strata::cli::jobs {
 
 /// Regular expressions; one that is empty selects all and excludes none.
 struct Filters {
-  std::string names;
-  std::string without_names;
-  std::string labels;  ///< Of at least one label.
-  std::string without_labels;
+  std::string names = {};
+  std::string without_names = {};
+  std::string labels = {};  ///< Of at least one label.
+  std::string without_labels = {};
 };
 
 /// The jobs that are to be run, in their order, and those that set up or clean up what they need.
 [[nodiscard]] std::vector<Job> select(const std::vector<Job>& jobs, const Filters& filters);
 /// The same by name.
-[[nodiscard]] std::vector<Job> select(const std::vector<Job>& jobs,
-                                      const std::set<std::string>& names);
+[[nodiscard]] std::vector<Job> select_named(const std::vector<Job>& jobs,
+                                            const std::set<std::string>& names);
 
 /// What is remembered from one session to the next, in a file.
 struct Memory {

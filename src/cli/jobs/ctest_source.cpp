@@ -80,7 +80,7 @@ void change_variables(Job& job, const json& value) {
 
 /// What each property does. Those that are not here say nothing of how a test is run.
 const std::map<std::string, std::function<void(Job&, const json&)>>& properties() {
-  static const std::map<std::string, std::function<void(Job&, const json&)>> kProperties = {
+  static const std::map<std::string, std::function<void(Job&, const json&)>> all_properties = {
       {"COST", [](Job& job, const json& v) { job.cost = v; }},
       {"DEPENDS", [](Job& job, const json& v) { job.after = words_of(v); }},
       {"DISABLED", [](Job& job, const json& v) { job.disabled = v; }},
@@ -105,7 +105,7 @@ const std::map<std::string, std::function<void(Job&, const json&)>>& properties(
       {"WILL_FAIL", [](Job& job, const json& v) { job.expectation.will_fail = v; }},
       {"WORKING_DIRECTORY", [](Job& job, const json& v) { job.directory = v; }},
   };
-  return kProperties;
+  return all_properties;
 }
 
 Job job_of(const json& test) {

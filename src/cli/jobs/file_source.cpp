@@ -38,7 +38,7 @@ void set_environment(Job& job, const json& value) {
 }
 
 const std::map<std::string, std::function<void(Job&, const json&)>>& fields() {
-  static const std::map<std::string, std::function<void(Job&, const json&)>> kFields = {
+  static const std::map<std::string, std::function<void(Job&, const json&)>> all_fields = {
       {"after", [](Job& job, const json& v) { job.after = words_of(v); }},
       {"alone", [](Job& job, const json& v) { job.alone = v; }},
       {"command", set_command},
@@ -57,7 +57,7 @@ const std::map<std::string, std::function<void(Job&, const json&)>>& fields() {
       {"timeout", [](Job& job, const json& v) { job.timeout = v; }},
       {"will_fail", [](Job& job, const json& v) { job.expectation.will_fail = v; }},
   };
-  return kFields;
+  return all_fields;
 }
 
 Job job_of(const json& value) {

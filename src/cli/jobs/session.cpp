@@ -57,7 +57,7 @@ std::vector<EnvironmentChange> device_variables(const Job& job, const std::vecto
 std::string missing_file(const Job& job) {
   for (const std::string& path : job.required_files) {
     const bool absolute = path.starts_with('/');
-    const std::string whole = absolute || job.directory.empty() ? path : job.directory + "/" + path;
+    std::string whole = absolute || job.directory.empty() ? path : job.directory + "/" + path;
     if (::access(whole.c_str(), F_OK) != 0) return whole;
   }
   return "";
@@ -120,14 +120,14 @@ void Session::settle_unreachable() {
 
 void Session::start_what_can_be() {
   while (stopped_.empty()) {
-    auto next = plan_.next();
+    const auto next = plan_.next();
     if (!next) return;
-    start(std::move(*next));
+    start(*next);
     settle_unreachable();
   }
 }
 
-void Session::start(Plan::Start start) {
+void Session::start(const Plan::Start& start) {
   const Job& job = jobs_[start.job];
   const double at = now();
   if (job.command.empty()) {

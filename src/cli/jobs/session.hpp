@@ -53,7 +53,7 @@ class Session {
   };
   void settle_unreachable();
   void start_what_can_be();
-  void start(Plan::Start start);
+  void start(const Plan::Start& start);
   void wait();
   void take_signals();
   void take_ended();

@@ -88,7 +88,7 @@ void check_all_reduce(const Communicator& ranks, const Case& c, Algorithm algori
   const Bytes in = input(c.dtype, c.op, ranks.rank(), c.count);
   const Sides sides(ranks, c.memory, in.size(), in.size());
   std::byte* const from = c.place == Place::same ? sides.out() : sides.in();
-  std::memcpy(from, in.data(), in.size());
+  std::ranges::copy(in, from);
   ranks.all_reduce(from, sides.out(), c.count, c.dtype, c.op,
                    {.channel = 0, .algorithm = algorithm});
   expect_equal(sides.out(), expected(c.dtype, c.op, ranks.size(), c.count),
@@ -100,7 +100,7 @@ void check_reduce(const Communicator& ranks, const Case& c, std::uint32_t root) 
   const Bytes in = input(c.dtype, c.op, ranks.rank(), c.count);
   const Sides sides(ranks, c.memory, in.size(), in.size());
   std::byte* const from = c.place == Place::same ? sides.out() : sides.in();
-  std::memcpy(from, in.data(), in.size());
+  std::ranges::copy(in, from);
   ranks.reduce(from, sides.out(), c.count, c.dtype, c.op, root);
   if (ranks.rank() == root) {
     expect_equal(sides.out(), expected(c.dtype, c.op, ranks.size(), c.count),
@@ -117,7 +117,7 @@ void check_reduce_scatter(const Communicator& ranks, const Case& c) {
   const Bytes in = input(c.dtype, c.op, ranks.rank(), all);
   const std::size_t part = c.count * size_of(c.dtype);
   const Sides sides(ranks, c.memory, in.size(), in.size());
-  std::memcpy(sides.in(), in.data(), in.size());
+  std::ranges::copy(in, sides.in());
   std::byte* const out = c.place == Place::same ? sides.in() + ranks.rank() * part : sides.out();
   ranks.reduce_scatter(sides.in(), out, c.count, c.dtype, c.op);
   expect_equal(out, expected(c.dtype, c.op, ranks.size(), c.count, ranks.rank() * c.count),
@@ -129,7 +129,7 @@ void check_all_gather(const Communicator& ranks, const Case& c) {
   const Sides sides(ranks, c.memory, in.size(), in.size() * ranks.size());
   std::byte* const from =
       c.place == Place::same ? sides.out() + ranks.rank() * in.size() : sides.in();
-  std::memcpy(from, in.data(), in.size());
+  std::ranges::copy(in, from);
   ranks.all_gather(from, sides.out(), c.count, c.dtype);
   for (std::uint32_t r = 0; r < ranks.size(); ++r)
     expect_equal(sides.out() + r * in.size(), input(c.dtype, c.op, r, c.count),
@@ -139,7 +139,7 @@ void check_all_gather(const Communicator& ranks, const Case& c) {
 void check_broadcast(const Communicator& ranks, const Case& c, std::uint32_t root) {
   const Bytes data = input(c.dtype, c.op, root, c.count);
   const Sides sides(ranks, c.memory, data.size(), data.size());
-  if (ranks.rank() == root) std::memcpy(sides.in(), data.data(), data.size());
+  if (ranks.rank() == root) std::ranges::copy(data, sides.in());
   ranks.broadcast(sides.in(), c.count, c.dtype, root);
   expect_equal(sides.in(), data, "broadcast, " + c.text(ranks));
 }
@@ -149,7 +149,7 @@ void check_all_to_all(const Communicator& ranks, const Case& c) {
   const Bytes in = input(c.dtype, c.op, ranks.rank(), all);
   const Sides sides(ranks, c.memory, in.size(), in.size());
   std::byte* const from = c.place == Place::same ? sides.out() : sides.in();
-  std::memcpy(from, in.data(), in.size());
+  std::ranges::copy(in, from);
   ranks.all_to_all(from, sides.out(), c.count, c.dtype);
   for (std::uint32_t r = 0; r < ranks.size(); ++r)
     expect_equal(sides.out() + r * c.count * size_of(c.dtype),

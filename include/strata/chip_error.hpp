@@ -44,6 +44,11 @@ enum class ErrorCode : std::uint16_t {
   orchestration_failed,  ///< The orchestration gave up: ChipOrchestration::fail.
   not_recordable,        ///< A recorded graph does what can't be recorded.
   undeclared_access,     ///< Checking mode: a kernel touched what it did not declare.
+  orchestration_crashed,
+  orchestration_overran,  ///< An orchestration went on though its run was over.
+  chip_exited,            ///< Somebody called exit() in the chip's process.
+  chip_died,              ///< The chip's process was killed from outside, or crashed elsewhere.
+  chip_not_answering,     ///< A chip was silent long after a run's time limit, and was ended.
 };
 /// "kernel_threw", ...
 [[nodiscard]] std::string_view name_of(ErrorCode code) noexcept;

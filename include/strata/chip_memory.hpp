@@ -76,18 +76,19 @@ class ChipBuffer {
   /// Copies from the chip, after the tasks that write those bytes. Throws RunFailed, too, if one of
   /// them failed.
   void copy_to_host(std::span<std::byte> bytes, std::size_t byte_offset = 0) const;
-  /// The same for elements.
-  template <class T>
+  /// The same for elements, const or not: copy_from_host(std::span(vector)).
+  template <class T, std::size_t Extent>
   requires(std::is_trivially_copyable_v<T> &&
-           !std::is_same_v<T, std::byte>) void copy_from_host(std::span<const T> values,
-                                                              std::size_t byte_offset = 0) {
-    copy_from_host(std::as_bytes(values), byte_offset);
+           !std::is_same_v<std::remove_const_t<T>,
+                           std::byte>) void copy_from_host(std::span<T, Extent> values,
+                                                           std::size_t byte_offset = 0) {
+    copy_from_host(std::span<const std::byte>(std::as_bytes(values)), byte_offset);
   }
-  template <class T>
+  template <class T, std::size_t Extent>
   requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T> &&
-           !std::is_same_v<T, std::byte>) void copy_to_host(std::span<T> values,
+           !std::is_same_v<T, std::byte>) void copy_to_host(std::span<T, Extent> values,
                                                             std::size_t byte_offset = 0) const {
-    copy_to_host(std::as_writable_bytes(values), byte_offset);
+    copy_to_host(std::span<std::byte>(std::as_writable_bytes(values)), byte_offset);
   }
 
  private:

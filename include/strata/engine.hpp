@@ -53,6 +53,10 @@ struct EngineOptions {
   std::byte* heap_memory = nullptr;
   /// Runs open at once; further submits wait.
   std::size_t max_open_runs = 8;
+  /// What the user must set to have another window or heap, for errors, where that is not these
+  /// options.
+  std::string window_setting = "EngineOptions::window";
+  std::string heap_setting = "EngineOptions::heap";
   /// Polled by whoever waits, if set.
   std::shared_ptr<ProgressSource> progress = nullptr;
   /// Called with each task, and each member of a group as if it were one, when it is submitted or

@@ -33,6 +33,8 @@ ChipEngine::ChipEngine(CorePool& pool, Gathering& gathering, std::size_t window,
   options.kinds = {{.name = "cores", .external = {lane}, .depth = static_cast<unsigned>(window)}};
   options.window = window;
   options.heap = heap;
+  options.window_setting = "ChipRunOptions::window (or STRATA_CHIP_WINDOW)";
+  options.heap_setting = "ChipRunOptions::heap (or STRATA_CHIP_HEAP)";
   options.progress = std::make_shared<RunProgress>(pool, gathering, budget);
   engine_ = std::make_unique<Engine>(std::move(options));
   lane->set_engine(*engine_);

@@ -42,6 +42,11 @@ constexpr std::array kCodes{
     NamedCode{ErrorCode::orchestration_failed, "orchestration_failed"},
     NamedCode{ErrorCode::not_recordable, "not_recordable"},
     NamedCode{ErrorCode::undeclared_access, "undeclared_access"},
+    NamedCode{ErrorCode::orchestration_crashed, "orchestration_crashed"},
+    NamedCode{ErrorCode::orchestration_overran, "orchestration_overran"},
+    NamedCode{ErrorCode::chip_exited, "chip_exited"},
+    NamedCode{ErrorCode::chip_died, "chip_died"},
+    NamedCode{ErrorCode::chip_not_answering, "chip_not_answering"},
 };
 
 /// A code is its index, so that a new one that is missing here does not compile.
@@ -49,7 +54,7 @@ constexpr bool in_order() {
   for (std::size_t i = 0; i < kCodes.size(); ++i) {
     if (static_cast<std::size_t>(kCodes[i].code) != i) return false;
   }
-  return static_cast<std::size_t>(ErrorCode::undeclared_access) + 1 == kCodes.size();
+  return static_cast<std::size_t>(ErrorCode::chip_not_answering) + 1 == kCodes.size();
 }
 static_assert(in_order());
 

@@ -8,6 +8,7 @@
 #include "base/duration_text.hpp"
 #include "chip/check.hpp"
 #include "chip/chip_engine.hpp"
+#include "chip/current_orchestration.hpp"
 #include "chip/orchestration_state.hpp"
 #include "chip/run_failure.hpp"
 #include "chip/run_overrun.hpp"
@@ -27,6 +28,11 @@ struct Outcome {
   Run run = {};
   std::exception_ptr error = {};
 };
+
+/// However long that is.
+Clock::time_point later(Clock::time_point start, std::chrono::nanoseconds time) {
+  return start + std::min(time, std::chrono::nanoseconds(Clock::time_point::max() - start));
+}
 
 CorePoolOptions pool_options(const ChipRuntimeOptions& options) {
   return {.platform = options.platform,
@@ -56,7 +62,7 @@ class ChipRuntime::Impl {
   [[nodiscard]] const Platform& platform() const noexcept { return options_.platform; }
   [[nodiscard]] const CorePool& pool() const noexcept { return pool_; }
   /// Threads of it go on for ever: it must not be destroyed.
-  [[nodiscard]] bool stuck() const noexcept { return stuck_; }
+  [[nodiscard]] bool stuck() const noexcept { return stuck_ != ErrorCode::none; }
 
  private:
   /// Engines that are kept: their sizes are those of the runs that were last.
@@ -68,8 +74,10 @@ class ChipRuntime::Impl {
   [[nodiscard]] Outcome run_here(const std::function<void(const Run&)>& begin);
   [[nodiscard]] Outcome run_watched(const ChipRunRequest& request);
   [[nodiscard]] Outcome run_until(const ChipRunRequest& request, Clock::time_point deadline);
+  [[nodiscard]] std::vector<NamedBuffer> names_of_memory() const;
   void begin_special(const ChipRunRequest& request);
   void end_special(const ChipRunRequest& request, Outcome& outcome);
+  [[nodiscard]] std::string busy_text() const;
   [[noreturn]] void throw_stuck(const ChipRunRequest& request, const std::string& limit);
 
   const ChipRuntimeOptions options_;
@@ -83,7 +91,8 @@ class ChipRuntime::Impl {
   OrchestrationMode mode_ = OrchestrationMode::device;
   std::unique_ptr<CheckSession> check_;
   std::uint64_t runs_ = 0;
-  bool stuck_ = false;
+  ErrorCode stuck_ = ErrorCode::none;  ///< Why no more runs are taken.
+  OrchestrationClock clock_;
   std::vector<std::unique_ptr<ChipEngine>> engines_;  ///< The one used last comes first.
   RunOptions run_options_;
   RunWatch watch_;
@@ -146,6 +155,28 @@ void ChipRuntime::Impl::set_scene(const ChipRunRequest& request, ChipEngine& eng
   }
 }
 
+/// What the user calls the memory of this run.
+std::vector<NamedBuffer> ChipRuntime::Impl::names_of_memory() const {
+  const auto& parameters = scene_.program->info().signature.tensors;
+  std::vector<NamedBuffer> names;
+  names.reserve(scene_.memory.size());
+  for (const KnownMemory& memory : scene_.memory) {
+    std::string arguments;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < scene_.tensors.size(); ++i) {
+      if (scene_.tensors[i].buffer() != memory.buffer) continue;
+      const std::string name =
+          i < parameters.size() ? fmt::format("'{}'", parameters[i].name) : fmt::format("{}", i);
+      arguments += (count++ == 0 ? "" : " and ") + name;
+    }
+    names.push_back(
+        {memory.buffer, count == 0   ? fmt::format("external memory at {:#x}", memory.range.begin)
+                        : count == 1 ? "argument " + arguments
+                                     : "the memory of arguments " + arguments});
+  }
+  return names;
+}
+
 void ChipRuntime::Impl::clear_scene() noexcept {
   scene_.program.reset();
   scene_.tensors.clear();
@@ -166,6 +197,8 @@ Outcome ChipRuntime::Impl::run_here(const std::function<void(const Run&)>& begin
         [&call](Orchestration& live) {
           call.outcome.run = live.run();
           call.begin(call.outcome.run);
+          const OrchestrationMark mark(call.runtime.scene_.program->info().name,
+                                       call.runtime.run_options_.name, call.runtime.clock_);
           orchestrate(call.runtime.scene_, live, call.runtime.mode_);
         },
         run_options_);
@@ -202,7 +235,7 @@ Outcome ChipRuntime::Impl::run_until(const ChipRunRequest& request, Clock::time_
   }
   const std::string limit = fmt::format("did not end within its time limit of {}",
                                         base::duration_text(*request.options.time_limit));
-  const std::string busy = describe(pool_.status());
+  const std::string busy = busy_text();
   thread_.cancel();
   pool_.wake_waits();
   if (!wait_for_cancelled(thread_, pool_)) throw_stuck(request, limit);
@@ -211,31 +244,47 @@ Outcome ChipRuntime::Impl::run_until(const ChipRunRequest& request, Clock::time_
   outcome.error = std::make_exception_ptr(
       ChipError(ErrorCode::deadline_exceeded,
                 fmt::format("chip program '{}' {}; it had submitted {} tasks. At the deadline{}",
-                            request.program->info().name, limit, outcome.run.stats().tasks,
-                            busy.empty() ? " no core was busy" : ":" + busy)));
+                            request.program->info().name, limit, outcome.run.stats().tasks, busy)));
   return outcome;
 }
 
+/// What the run is at, behind "At the deadline".
+std::string ChipRuntime::Impl::busy_text() const {
+  const std::string cores = describe(pool_.status());
+  const auto orchestration = clock_.running_for();
+  if (!orchestration) {
+    return cores.empty() ? " no core was busy, and the orchestration had returned" : ":" + cores;
+  }
+  const std::string since = base::duration_text(*orchestration);
+  if (cores.empty()) {
+    return fmt::format(" no core was busy: the orchestration itself was running, for {}", since);
+  }
+  return fmt::format(":{}\n  the orchestration has not returned either, for {}", cores, since);
+}
+
 void ChipRuntime::Impl::throw_stuck(const ChipRunRequest& request, const std::string& limit) {
-  stuck_ = true;
   const std::string busy = describe(pool_.status());
+  stuck_ = busy.empty() ? ErrorCode::orchestration_overran : ErrorCode::kernel_overran;
+  const std::string who =
+      busy.empty()
+          ? fmt::format(
+                "its orchestration, which has been running for {}, does not "
+                "return, though its run was cancelled. ",
+                base::duration_text(clock_.running_for().value_or(std::chrono::nanoseconds())))
+          : "these cores do not return, though their run was cancelled:" + busy + "\n";
   throw ChipStuck(
-      ErrorCode::kernel_overran,
-      fmt::format("chip program '{}' {}, and {}The process of this chip can't be used any more",
-                  request.program->info().name, limit,
-                  busy.empty() ? "its orchestration does not return either, though its run was "
-                                 "cancelled. "
-                               : "these cores do not return, though their run was cancelled:" +
-                                     busy + "\n"));
+      stuck_, fmt::format("chip program '{}' {}, and {}The process of this chip can't be used any "
+                          "more",
+                          request.program->info().name, limit, who));
 }
 
 ChipRunResult ChipRuntime::Impl::run(const ChipRunRequest& request) {
-  const Clock::time_point start =
-      request.options.time_limit ? Clock::now() : Clock::time_point::min();
-  if (stuck_) {
-    throw ChipStuck(ErrorCode::kernel_overran,
-                    "a kernel of an earlier run has not returned: this process can't be used for "
-                    "chips any more");
+  const Clock::time_point start = request.options.time_limit ? Clock::now() : Clock::time_point{};
+  if (stuck()) {
+    throw ChipStuck(stuck_, fmt::format("{} of an earlier run has not returned: this process can't "
+                                        "be used for chips any more",
+                                        stuck_ == ErrorCode::kernel_overran ? "a kernel"
+                                                                            : "the orchestration"));
   }
   validate(request.options, options_.platform);
   const RunSettings settings = settings_of(request.options, environment_, options_.platform);
@@ -252,13 +301,13 @@ ChipRunResult ChipRuntime::Impl::run(const ChipRunRequest& request) {
   run_options_.keep_graph = request.options.keep_graph;
   begin_special(request);
   Outcome outcome = request.options.time_limit
-                        ? run_until(request, start + *request.options.time_limit)
+                        ? run_until(request, later(start, *request.options.time_limit))
                         : run_watched(request);
   if (scene_.given_up != nullptr) outcome.error = scene_.given_up;
   if (outcome.error != nullptr) {
     // What a failed task should have written is not to be missed by the next run.
     scene_.engine->forget_buffers();
-    outcome.error = run_failure(outcome.error, program);
+    outcome.error = run_failure(outcome.error, program, names_of_memory());
   }
   end_special(request, outcome);
   clear_scene();

@@ -3,6 +3,8 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <cctype>
+#include <string>
 #include <typeinfo>
 #include <utility>
 
@@ -57,30 +59,38 @@ std::exception_ptr task_failure(const RunFailed& run) {
       ChipError(chip != nullptr ? chip->code() : ErrorCode::kernel_threw, text));
 }
 
-/// On a chip other options set the sizes of the engine.
-std::exception_ptr chip_capacity(const CapacityError& error) {
-  CapacityError::Facts facts = error.facts();
-  const bool heap = facts.resource == CapacityError::Resource::heap;
-  const std::string setting = heap ? "ChipRunOptions::heap" : "ChipRunOptions::window";
-  std::string text = error.what();
-  if (const std::size_t at = text.find(facts.setting); at != std::string::npos) {
-    text.replace(at, facts.setting.size(),
-                 setting + (heap ? " (or STRATA_CHIP_HEAP)" : " (or STRATA_CHIP_WINDOW)"));
+/// "buffer 7" is a name that only the engine knows.
+std::string with_names(std::string text, std::span<const NamedBuffer> names) {
+  for (const NamedBuffer& named : names) {
+    const std::string number = fmt::format("buffer {}", named.buffer.value);
+    for (std::size_t at = text.find(number); at != std::string::npos;
+         at = text.find(number, at + 1)) {
+      const std::size_t behind = at + number.size();
+      if (behind < text.size() && std::isdigit(static_cast<unsigned char>(text[behind])) != 0)
+        continue;
+      text.replace(at, number.size(), named.name);
+    }
   }
-  facts.setting = setting;
-  return std::make_exception_ptr(CapacityError(text, std::move(facts)));
+  return text;
 }
 
 }  // namespace
 
-std::exception_ptr run_failure(const std::exception_ptr& error, std::string_view program) {
+std::exception_ptr run_failure(const std::exception_ptr& error, std::string_view program,
+                               std::span<const NamedBuffer> names) {
   try {
     std::rethrow_exception(error);
   } catch (const RunFailed& run) {
     if (run.failed().empty()) return error;
     return task_failure(run);
-  } catch (const CapacityError& capacity) {
-    return chip_capacity(capacity);
+  } catch (const ChipError& chip) {
+    // One of a derived class says more than its text.
+    if (typeid(chip) != typeid(ChipError)) return error;
+    return std::make_exception_ptr(ChipError(chip.code(), with_names(without_code(chip), names)));
+  } catch (const InvalidArgument& invalid) {
+    return std::make_exception_ptr(InvalidArgument(with_names(invalid.what(), names)));
+  } catch (const InvalidState& invalid) {
+    return std::make_exception_ptr(InvalidState(with_names(invalid.what(), names)));
   } catch (const Error&) {
     return error;
   } catch (...) {

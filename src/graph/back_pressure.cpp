@@ -198,7 +198,7 @@ void EngineState::prove_blocked() {
                      .asked = request.asked,
                      .capacity = window.capacity(),
                      .used = window.in_flight(),
-                     .setting = "EngineOptions::window",
+                     .setting = options.window_setting,
                      .suggested = 2 * window.capacity()};
   } else {
     request.facts = heap_facts(request.asked, releasable);
@@ -219,7 +219,7 @@ CapacityError::Facts EngineState::heap_facts(
                              .used = storage.used(),
                              .largest_hole = holes.largest,
                              .fragmented = holes.total >= Heap::round_up(asked),
-                             .setting = "EngineOptions::heap"};
+                             .setting = options.heap_setting};
   // Behind all that is there now there would be room for it.
   facts.suggested =
       (holes.total == storage.capacity() ? 0 : storage.capacity()) + Heap::round_up(asked);

@@ -21,11 +21,11 @@ EngineOptions checked(EngineOptions options) {
     options.kinds.push_back({.name = "cpu", .threads = cpus - 1, .callers = 1});
   }
   if (options.window == 0 || options.window > TaskWindow::kMaxCapacity) {
-    throw InvalidArgument("EngineOptions::window is " + std::to_string(options.window) +
+    throw InvalidArgument(options.window_setting + " is " + std::to_string(options.window) +
                           "; it must be between 1 and " + std::to_string(TaskWindow::kMaxCapacity));
   }
   if (options.heap < Heap::kAlignment) {
-    throw InvalidArgument("EngineOptions::heap is " + std::to_string(options.heap) +
+    throw InvalidArgument(options.heap_setting + " is " + std::to_string(options.heap) +
                           " bytes; it must be at least " + std::to_string(Heap::kAlignment));
   }
   if (reinterpret_cast<std::uintptr_t>(options.heap_memory) % Heap::kAlignment != 0) {
@@ -94,7 +94,7 @@ void OrchestrationState::close_scopes_to(std::size_t depth) {
 EngineState::EngineState(EngineOptions engine_options)
     : options(checked(std::move(engine_options))),
       window(options.window),
-      storage(options.heap, options.heap_memory),
+      storage(options.heap, options.heap_memory, options.heap_setting),
       scheduler(*this, options.kinds, options.window) {
   handles->engine = this;
   kind_count = scheduler.kinds().size();

@@ -12,8 +12,11 @@
 
 namespace strata::graph {
 
-Storage::Storage(std::size_t capacity, std::byte* memory)
-    : heap_(capacity), callers_memory_(memory != nullptr), base_(memory) {}
+Storage::Storage(std::size_t capacity, std::byte* memory, std::string setting)
+    : heap_(capacity),
+      setting_(std::move(setting)),
+      callers_memory_(memory != nullptr),
+      base_(memory) {}
 
 Storage::~Storage() {
   if (base_ != nullptr && !callers_memory_) ::munmap(base_, heap_.capacity());
@@ -25,8 +28,8 @@ void Storage::map() {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     throw Error("the engine's heap of " + std::to_string(heap_.capacity()) +
-                " bytes can't be mapped: " + std::strerror(errno) +
-                "; set EngineOptions::heap to less");
+                " bytes can't be mapped: " + std::strerror(errno) + "; set " + setting_ +
+                " to less");
   }
   base_ = static_cast<std::byte*>(memory);
 }

@@ -33,8 +33,9 @@ struct ScopeState {
 
 class Storage {
  public:
-  /// `memory`: `capacity` bytes of the caller's, or null.
-  Storage(std::size_t capacity, std::byte* memory);
+  /// `memory`: `capacity` bytes of the caller's, or null. `setting`: what the capacity was given
+  /// by.
+  Storage(std::size_t capacity, std::byte* memory, std::string setting);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -84,6 +85,7 @@ class Storage {
   mutable os::AdaptiveMutex mutex_;
   Heap heap_;
   std::uint64_t peak_ = 0;
+  const std::string setting_;
   const bool callers_memory_;
   std::byte* base_;                           ///< The caller's, or mapped at the first allocation.
   std::atomic<BufferRecord*> dead_{nullptr};  ///< Pushed by releasers (release), emptied whole.

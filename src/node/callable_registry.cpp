@@ -49,7 +49,8 @@ CallableRegistry::Added CallableRegistry::add(const Callable& callable) {
   entries_.push_back({.callable = callable, .key = std::move(key)});
   if (info) {
     entries_.back().build_id = info->build_id;
-    auto use = std::make_shared<const ProgramUse>(CallableId{next}, unused_);
+    auto use =
+        std::make_shared<const ProgramUse>(CallableId{next}, callable.run.time_limit, unused_);
     programs_.add(next, std::make_shared<KnownProgram>(std::move(*info), std::move(use)));
   }
   return {.id = {next}, .is_new = true};

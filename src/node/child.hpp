@@ -41,6 +41,8 @@ struct Child {
            (static_cast<std::uint64_t>(incarnation & 0xffffffU) << 40U);
   }
 
+  [[nodiscard]] bool is_chip() const noexcept { return spec.kind == "chip"; }
+
   const std::size_t index;
   const ChildSpec& spec;
   ChildState state = ChildState::absent;
@@ -58,7 +60,8 @@ struct Child {
 
   /// Why it is being ended, from the first reason on.
   std::optional<WorkerFault> own_words;  ///< As it told itself.
-  std::string reason;                    ///< As the supervisor sees it.
+  std::string reason;                    ///< As the supervisor sees it ...
+  std::string code;                      ///< ... and the name_of() its ErrorCode, if it has one.
   std::optional<ChildState> failed_in;   ///< The state in which that was.
   std::string task_when_ended;           ///< What it ran when it was asked to stop, or killed.
   bool replace = false;                  ///< A new process is wanted when this one is gone.

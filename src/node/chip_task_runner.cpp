@@ -7,8 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "chip/core_pool.hpp"
+#include "chip/current_orchestration.hpp"
 #include "node/chip_options.hpp"
+#include "node/exit_report.hpp"
 #include "node/json_fields.hpp"
 #include "trace/crash_handler.hpp"
 
@@ -55,7 +56,8 @@ chip::ChipRuntime& ChipTaskRunner::runtime() {
                                                                      .cpus = configuration_.cpus,
                                                                      .budget = shared_.budget.get(),
                                                                      .log = write_line});
-    trace::set_crash_note(chip::describe_current_block);
+    trace::set_crash_note(chip::crash_note);
+    report_exit(shared_, chip::describe_current_work);
   }
   return *runtime_;
 }

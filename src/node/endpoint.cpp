@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/duration_text.hpp"
+#include "chip/run_overrun.hpp"
 #include "graph/region.hpp"
 #include "node/program_call.hpp"
 #include "strata/error.hpp"
@@ -32,6 +33,10 @@ class TensorFrames {
   std::span<ipc::TensorFrame> all_;
 };
 
+/// How long a chip may be silent after the limit of a run, at least. Longer than it gives kernels
+/// that are slow to return.
+constexpr std::chrono::milliseconds kChipGrace = 15 * chip::kGrace;
+
 std::exception_ptr cancelled_error(const std::string& what) {
   return std::make_exception_ptr(Cancelled(what));
 }
@@ -45,6 +50,22 @@ std::string Endpoint::text_of(const TaskContext& context) {
   std::string text = "task " + std::to_string(context.task().number());
   if (!context.name().empty()) text += " '" + std::string(context.name()) + "'";
   return text;
+}
+
+/// The limit as the worker has it; 0: none.
+std::chrono::nanoseconds Endpoint::limit_of(const Call& call,
+                                            const ProgramCall* program) const noexcept {
+  const std::chrono::nanoseconds of_call = call.time_limit();
+  if (program == nullptr) return of_call;
+  const auto own = program->use().time_limit();
+  const std::chrono::nanoseconds of_run = own ? *own : run_limit_.value_or(0ns);
+  if (of_call.count() == 0 || of_run.count() == 0) return std::max(of_call, of_run);
+  return std::min(of_call, of_run);
+}
+
+/// How long it may go on after its limit. A chip is not told: it keeps the limit itself.
+std::chrono::nanoseconds Endpoint::grace_of(const Entry& entry) const noexcept {
+  return entry.program ? std::max(shared_.cancel_grace, kChipGrace) : 0ms;
 }
 
 /// Describes one tensor argument for another process. Throws InvalidArgument if the memory is not
@@ -106,7 +127,11 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
     throw InvalidArgument(text_of(context) + " is for " + path_ +
                           ", which is another process: its body must be a strata::Call");
   }
-  Entry entry{.id = id, .context = &context, .call = *call, .program = program != nullptr};
+  Entry entry{.id = id,
+              .context = &context,
+              .call = *call,
+              .program = program != nullptr,
+              .time_limit = limit_of(*call, program)};
   std::exception_ptr refusal;
   bool give_back = false;
   {
@@ -214,9 +239,11 @@ void Endpoint::send_waiting(std::vector<Report>& reports) {
 /// held.
 void Endpoint::now_in_hand() {
   Entry& entry = sent_.front();
-  if (entry.call.time_limit().count() > 0) {
-    const std::chrono::nanoseconds grace = entry.program ? shared_.cancel_grace : 0ms;
-    entry.limit = os::Deadline::after(entry.call.time_limit() + grace);
+  if (entry.time_limit.count() > 0) {
+    const std::chrono::nanoseconds grace = grace_of(entry);
+    // A limit may be as long as a duration can be.
+    entry.limit = os::Deadline::after(
+        std::min(entry.time_limit, std::chrono::nanoseconds::max() - grace) + grace);
     shared_.timers_changed();
   }
   if (entry.told) {
@@ -333,9 +360,9 @@ Endpoint::Report Endpoint::finished(Entry& entry, const WorkerFault* cause) cons
   const ipc::CompletionFrame& frame = entry.story->frame;
   const std::string task = text_of(*entry.context);
   if (entry.over_limit && !(entry.program && entry.story->fault)) {
-    report.error = std::make_exception_ptr(
-        DeadlineExceeded(task + " ran longer on " + path_ + " than its time limit of " +
-                         base::duration_text(entry.call.time_limit())));
+    report.error = std::make_exception_ptr(DeadlineExceeded(task + " ran longer on " + path_ +
+                                                            " than its time limit of " +
+                                                            base::duration_text(entry.time_limit)));
     return report;
   }
   const bool told = entry.story->fault || entry.story->value;
@@ -469,11 +496,10 @@ void Endpoint::refuse(CallableId callable, WorkerFault why) {
 /// Why a task fails whose worker died. Lock held.
 std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause, Begun begun) const {
   const std::string task = text_of(*entry.context);
-  if (entry.over_limit) {
-    return std::make_exception_ptr(DeadlineExceeded(task + " ran longer than its time limit of " +
-                                                    base::duration_text(entry.call.time_limit()) +
-                                                    " and did not stop when told; " +
-                                                    cause.to_string()));
+  if (entry.over_limit && !entry.program) {
+    return std::make_exception_ptr(DeadlineExceeded(
+        task + " ran longer than its time limit of " + base::duration_text(entry.time_limit) +
+        " and did not stop when told; " + cause.to_string()));
   }
   if (entry.context->cancelled()) {
     return cancelled_error(task + " was cancelled; " + cause.to_string());
@@ -559,6 +585,19 @@ void Endpoint::close() {
   tell(reports);
 }
 
+/// Why its worker must be ended. Lock held.
+std::string Endpoint::overdue_text(const Entry& entry) const {
+  const std::string task = text_of(*entry.context);
+  if (entry.program && entry.over_limit) {
+    return task + " has a time limit of " + base::duration_text(entry.time_limit) +
+           ", which the chip keeps itself, but nothing has come from it for " +
+           base::duration_text(grace_of(entry)) + " after that, so its process was ended";
+  }
+  return task + (entry.over_limit ? " ran longer than its time limit" : " was cancelled") +
+         " and went on for " + base::duration_text(shared_.cancel_grace) +
+         " after it was told, so its worker was ended";
+}
+
 os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
   const std::lock_guard lock(mutex_);
   if (sent_.empty()) return os::Deadline::never();
@@ -572,10 +611,7 @@ os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
     }
   }
   if (entry.grace.passed() && !closed_) {
-    overdue = Overdue{text_of(*entry.context) +
-                      (entry.over_limit ? " ran longer than its time limit" : " was cancelled") +
-                      " and went on for " + base::duration_text(shared_.cancel_grace) +
-                      " after it was told, so its worker was ended"};
+    overdue = Overdue{overdue_text(entry)};
     return os::Deadline::never();
   }
   return os::earlier(entry.over_limit ? os::Deadline::never() : entry.limit,

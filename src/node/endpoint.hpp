@@ -16,8 +16,9 @@
 //       as do all that name this lane and were submitted before the death.
 //   (5) A task that failed counts as failed once its story is there or the process is gone.
 //   (6) A chip ends a run that is past its time limit itself, and its story is the task's error.
-//   Its
-//       process is ended only if nothing has come by cancel_grace after the limit.
+//       Its process is ended only if nothing has come by cancel_grace after the limit, or by
+//       kChipGrace if that is more. This holds for every limit that the chip knows of: the call's,
+//       the program's, and the chip's own.
 #pragma once
 
 #include <chrono>
@@ -40,6 +41,8 @@
 #include "strata/worker_error.hpp"
 
 namespace strata::node {
+
+class ProgramCall;
 
 /// What all endpoints of a Worker share. Constant once the Worker runs.
 struct EndpointContext {
@@ -78,6 +81,8 @@ class Endpoint final : public ExternalLane {
 
   // --- The supervisor's ---
   void set_lane(LaneId lane) noexcept { lane_ = lane; }
+  /// Of runs on this chip that have none of their own. Before the Worker runs.
+  void set_run_limit(std::optional<std::chrono::nanoseconds> limit) noexcept { run_limit_ = limit; }
   [[nodiscard]] LaneId lane() const noexcept { return lane_; }
   /// A process is ready behind the lane.
   void up(std::shared_ptr<ipc::MailboxParent> mailbox);
@@ -122,7 +127,8 @@ class Endpoint final : public ExternalLane {
     DispatchId id;
     TaskContext* context = nullptr;
     Call call{CallableId{}};
-    bool program = false;  ///< It calls a chip program.
+    bool program = false;                    ///< It calls a chip program.
+    std::chrono::nanoseconds time_limit{0};  ///< Of the call or the run; 0: none.
     ipc::MailboxParent::Ticket ticket = {};
     os::Deadline limit = {};            ///< Of a task in hand with a time limit.
     os::Deadline grace = {};            ///< When a cancelled task in hand has had its time.
@@ -156,10 +162,15 @@ class Endpoint final : public ExternalLane {
   template <class Add>
   void add_to_story(std::uint64_t dispatch, const Add& add);
   [[nodiscard]] static std::string text_of(const TaskContext& context);
+  [[nodiscard]] std::chrono::nanoseconds limit_of(const Call& call,
+                                                  const ProgramCall* program) const noexcept;
+  [[nodiscard]] std::string overdue_text(const Entry& entry) const;
+  [[nodiscard]] std::chrono::nanoseconds grace_of(const Entry& entry) const noexcept;
 
   const std::string path_;
   const EndpointContext& shared_;
   LaneId lane_{};
+  std::optional<std::chrono::nanoseconds> run_limit_;
 
   /// Frames in flight; written under the lock, read without it by poll() to skip idle endpoints.
   std::atomic<std::uint32_t> in_flight_{0};

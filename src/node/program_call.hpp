@@ -4,9 +4,11 @@
 // Thread safety: ProgramUse: any thread. ProgramCall: as any body.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "strata/callable.hpp"
@@ -37,14 +39,21 @@ class UnusedPrograms {
 /// task. The end of the last tells.
 class ProgramUse {
  public:
-  ProgramUse(CallableId program, std::shared_ptr<UnusedPrograms> unused)
-      : program_(program), unused_(std::move(unused)) {}
+  ProgramUse(CallableId program, std::optional<std::chrono::nanoseconds> time_limit,
+             std::shared_ptr<UnusedPrograms> unused)
+      : program_(program), time_limit_(time_limit), unused_(std::move(unused)) {}
   ~ProgramUse() { unused_->tell(program_); }
   ProgramUse(const ProgramUse&) = delete;
   ProgramUse& operator=(const ProgramUse&) = delete;
 
+  /// Of each run of the program, as it was added.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> time_limit() const noexcept {
+    return time_limit_;
+  }
+
  private:
   CallableId program_;
+  std::optional<std::chrono::nanoseconds> time_limit_;
   std::shared_ptr<UnusedPrograms> unused_;
 };
 
@@ -53,6 +62,7 @@ class ProgramCall {
   ProgramCall(const Call& call, std::shared_ptr<const ProgramUse> use)
       : call_(call), use_(std::move(use)) {}
   [[nodiscard]] const Call& call() const noexcept { return call_; }
+  [[nodiscard]] const ProgramUse& use() const noexcept { return *use_; }
   /// As Call: throws InvalidState.
   void operator()(TaskContext& context) const { call_(context); }
 

@@ -14,6 +14,8 @@
 #include "node/json_fields.hpp"
 #include "node/protocol.hpp"
 #include "node/this_program.hpp"
+#include "os/procfs.hpp"
+#include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 #include "trace/crash_handler.hpp"
 #include "trace/recorder.hpp"
@@ -30,6 +32,23 @@ void check_build(const std::string& theirs) {
   if (theirs != ours) {
     throw InvalidArgument("its executable has build id " + theirs + ", this one " + ours +
                           ": the file was replaced");
+  }
+}
+
+/// What the kernel says of a process that does not answer, for the end of a message.
+std::string state_text(const Child& child) {
+  const auto info = os::read_process(child.of_process.process.pid());
+  if (!info) return "";
+  const std::string state = std::string(" (process state ") + info->state;
+  switch (info->state) {
+    case 'T':
+      return state + ": it was stopped, by SIGSTOP or a like signal)";
+    case 't':
+      return state + ": a debugger has stopped it)";
+    case 'D':
+      return state + ": it waits in the kernel)";
+    default:
+      return state + ")";
   }
 }
 
@@ -339,7 +358,10 @@ void Supervisor::check_timers() {
       std::optional<std::string> end;
       child.timer = client_.look_at_limits(child.index, end);
       if (end) {
-        if (child.reason.empty()) child.reason = *end;
+        if (child.reason.empty()) {
+          child.reason = *end + state_text(child);
+          if (child.is_chip()) child.code = name_of(ErrorCode::chip_not_answering);
+        }
         child.replace = true;
         apply(child, ChildEvent::end);
       }

@@ -169,6 +169,7 @@ class Supervisor {
   void settle(Child& child, WorkerFault fault, bool gone_well);
   [[nodiscard]] std::string late_text(const Child& child) const;
   [[nodiscard]] WorkerFault fault_of(Child& child, ChildState from);
+  [[nodiscard]] static ErrorCode code_of_death(const Child& child, ChildState from, bool crashed);
   void begin_stop(std::chrono::milliseconds limit);
   void check_all_gone();
   void remove_groups();

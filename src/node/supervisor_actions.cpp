@@ -34,11 +34,39 @@ namespace {
 using namespace std::chrono_literals;
 
 /// "killed by signal 11 (segmentation fault) while running task 5: at address 0x0": the task put in
-/// behind the signal, if there are both.
+/// behind the signal, if there are both; behind the status of one that has exited.
 std::string killed_text(std::string text, const std::string& task) {
-  if (!text.starts_with("killed by signal") || task.empty()) return text;
-  const std::size_t end = text.find(')');
+  if (task.empty()) return text;
+  const bool killed = text.starts_with("killed by signal");
+  if (!killed && !text.starts_with("exited")) return text;
+  const std::size_t end = killed ? text.find(')') : std::string::npos;
   return text.insert(end == std::string::npos ? text.size() : end + 1, " while running " + task);
+}
+
+/// Puts the code where a reader and a program look for it.
+void give_code(WorkerFault& fault, ErrorCode code) {
+  if (code == ErrorCode::none) return;
+  fault.code = std::string(name_of(code));
+  fault.cause = "[" + fault.code + "] " + fault.cause;
+}
+
+/// A note begins with the code of such a crash in brackets.
+void take_note(WorkerFault& fault, const std::string& note) {
+  const std::size_t end = note.starts_with('[') ? note.find("] ") : std::string::npos;
+  const ErrorCode code =
+      end == std::string::npos ? ErrorCode::none : error_code(note.substr(1, end - 1));
+  fault.note = code == ErrorCode::none ? note : note.substr(end + 2);
+  give_code(fault, code);
+}
+
+/// What the death of a chip's process that left no word comes from.
+std::string guess_of(const os::ExitStatus& status) {
+  if (status.kind == os::ExitStatus::Kind::exited) {
+    return ": a kernel, the orchestration, or a library of theirs has called _exit()";
+  }
+  if (status.kind != os::ExitStatus::Kind::signalled || status.value != SIGKILL) return "";
+  return ", and not by Strata: by somebody, or by the system for want of memory (its log and"
+         " `dmesg` would say so)";
 }
 
 std::pair<os::UniqueFd, os::UniqueFd> make_pipe() {
@@ -99,6 +127,7 @@ void Supervisor::spawn(Child& child) {
   ++child.incarnation;
   child.own_words.reset();
   child.reason.clear();
+  child.code.clear();
   child.failed_in.reset();
   child.task_when_ended.clear();
   child.step = "start the program";
@@ -305,11 +334,7 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
   if (crash) {
     fault.cause = killed_text(crash->headline(), fault.task);
     if (!crash->text.empty()) fault.cause += ": " + crash->text;
-    fault.note = crash->note;
-    if (!fault.note.empty()) {  // It was in a kernel.
-      fault.code = std::string(name_of(ErrorCode::kernel_crashed));
-      fault.cause = "[" + fault.code + "] " + fault.cause;
-    }
+    take_note(fault, crash->note);
     std::size_t number = 0;
     for (const trace::StackFrame& frame : trace::symbolise(*crash))
       fault.stack.push_back(trace::to_text(frame, number++));
@@ -320,13 +345,30 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
       fault.cause = child.reason;
     } else {
       fault.cause = killed_text(status->to_string(), fault.task);
+      if (child.is_chip() && !fault.task.empty()) fault.cause += guess_of(*status);
       if (fault.state == name_of(ChildState::spawned) && status->clean()) {
         fault.cause += " before it was a worker: is a ProcessScope the first thing in main()?";
       }
     }
   }
+  if (fault.code.empty() && child.is_chip()) {
+    give_code(fault, code_of_death(child, from, crash.has_value()));
+  }
   if (of_process.log) fault.log = of_process.log->tail();
   return fault;
+}
+
+/// The code of a chip's death that nothing else has given one.
+ErrorCode Supervisor::code_of_death(const Child& child, ChildState from, bool crashed) {
+  if (!child.code.empty()) return error_code(child.code);
+  // While it starts the error is another; while it is ended, or was ended for a reason, there is
+  // none.
+  const bool by_itself = child.failed_in.value_or(from) == ChildState::ready &&
+                         child.reason.empty() && !child.own_words;
+  if (!by_itself) return ErrorCode::none;
+  const auto status = child.of_process.process.status();
+  const bool exited = status && status->kind == os::ExitStatus::Kind::exited;
+  return exited && !crashed ? ErrorCode::chip_exited : ErrorCode::chip_died;
 }
 
 // ---- Death --------------------------------------------------------------------------------------

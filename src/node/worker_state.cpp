@@ -104,6 +104,8 @@ void WorkerState::make_engine() {
   engine.heap = options_.heap;
   engine.heap_memory = heap_.data;
   engine.max_open_runs = options_.max_open_runs;
+  engine.window_setting = "WorkerOptions::window";
+  engine.heap_setting = "WorkerOptions::heap";
   for (const ChildSpec& spec : specs_)
     endpoints_.push_back(std::make_shared<Endpoint>(spec.path, shared_));
   for (const std::string_view kind : kChildKinds) {
@@ -122,8 +124,10 @@ void WorkerState::make_engine() {
     std::size_t next = 0;
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
       if (specs_[i].kind != kind) continue;
-      const LaneId lane = engine_->lanes(engine_->kind(kind))[next++];
+      const LaneId lane = engine_->lanes(engine_->kind(kind))[next];
       endpoints_[i]->set_lane(lane);
+      if (kind == "chip") endpoints_[i]->set_run_limit(options_.chips[next].run.time_limit);
+      ++next;
       engine_->suspend_lane(lane);  // Until a process is there.
     }
   }

@@ -1,6 +1,8 @@
 // What goes wrong in a chip program reaches its caller whole: with code, text and place; and the
 // chip goes on, or another process takes its place.
 
+#include <csignal>
+
 #include "support/chip_test.hpp"
 
 namespace strata::test {
@@ -126,10 +128,78 @@ TEST_F(ChipDeaths, AnOrchestrationThatCrashesIsNoKernelThatDoes) {
   start("a2a3sim:clusters=2");
   const auto fault = run(Way::crash_orchestration, 8);
   ASSERT_TRUE(fault);
-  EXPECT_THAT(fault->cause, HasSubstr("signal 11"));
-  EXPECT_EQ(fault->code, "");
-  EXPECT_EQ(fault->note, "");
+  EXPECT_THAT(fault->cause, AllOf(HasSubstr("[orchestration_crashed]"), HasSubstr("signal 11")));
+  EXPECT_EQ(fault->code, "orchestration_crashed");
+  EXPECT_THAT(fault->note, AllOf(HasSubstr("the orchestration of program 'ways'"),
+                                 HasSubstr("'the task'"), Not(HasSubstr("["))));
+  expect_process(2);
   expect_usable();
+}
+
+TEST_F(ChipDeaths, AKernelThatCallsExitIsToldWithItsCoreAndTheChipIsReplaced) {
+  start("a2a3sim:clusters=2");
+  for (const std::int64_t status : {0, 3}) {
+    const auto fault = run(Way::exit_in_kernel, status);
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->code, "chip_exited") << fault->to_string();
+    EXPECT_THAT(fault->cause, AllOf(HasSubstr("[chip_exited]"),
+                                    HasSubstr("exit(" + std::to_string(status) + ")")));
+    EXPECT_THAT(fault->note, AllOf(HasSubstr("kernel 'exits'"), HasSubstr("core"),
+                                   HasSubstr("block 0"), HasSubstr("int64[16]")));
+    EXPECT_THAT(fault->task, HasSubstr("'the task'"));
+    expect_process(status == 0 ? 2 : 3);
+    expect_usable();
+    x_ = worker_->create_buffer(16 * sizeof(std::int64_t));  // A failed task leaves it invalid.
+  }
+}
+
+TEST_F(ChipDeaths, AnOrchestrationThatCallsExitIsTold) {
+  start("a2a3sim:clusters=2");
+  for (const bool limited : {false, true}) {
+    const Call call(ways_);
+    const auto fault = run(Way::exit_in_orchestration, 0, limited ? Call(ways_).within(60s) : call);
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->code, "chip_exited") << fault->to_string();
+    EXPECT_THAT(fault->note, HasSubstr("the orchestration of program 'ways'"));
+    expect_process(limited ? 3 : 2);
+    expect_usable();
+    x_ = worker_->create_buffer(16 * sizeof(std::int64_t));
+  }
+}
+
+TEST_F(ChipDeaths, AProcessThatEndsWithoutAWordIsToldWithItsStatusAndTask) {
+  start("a2a3sim:clusters=2");
+  const auto fault = run(Way::leave_in_kernel);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, "chip_exited") << fault->to_string();
+  EXPECT_THAT(fault->cause, AllOf(HasSubstr("exited with status 7"), HasSubstr("'the task'"),
+                                  HasSubstr("_exit()")));
+  expect_process(2);
+  expect_usable();
+}
+
+TEST_F(ChipDeaths, AChipThatIsKilledInARunHasACode) {
+  start("a2a3sim:clusters=2");
+  const Run killed = submit(Way::hold);
+  ASSERT_TRUE(within(bound(20s), [&] { return at(0) == 1; }));
+  ASSERT_EQ(::kill(worker_->processes()[0].pid, SIGKILL), 0);
+  const auto fault = test::fault_of(killed);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, "chip_died") << fault->to_string();
+  EXPECT_THAT(fault->cause, AllOf(HasSubstr("[chip_died]"), HasSubstr("signal 9"),
+                                  HasSubstr("'the task'"), HasSubstr("not by Strata")));
+  expect_process(2);
+  expect_usable();
+}
+
+TEST_F(ChipDeaths, AChipThatTheUserReplacesInARunHasNotDied) {
+  start("a2a3sim:clusters=2");
+  const Run replaced = submit(Way::hold);
+  ASSERT_TRUE(within(bound(20s), [&] { return at(0) == 1; }));
+  worker_->replace(worker_->chip(0));
+  const auto fault = test::fault_of(replaced);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, "") << fault->to_string();
 }
 
 TEST_F(ChipDeaths, WhatTheCrashedChipHadNotBegunIsRunByAnother) {
@@ -174,6 +244,62 @@ TEST_F(ChipLimits, TheLimitOfTheCallableCountsWhereTheCallHasNone) {
   EXPECT_EQ(fault->code, "deadline_exceeded");
   expect_usable();
 }
+
+TEST_F(ChipLimits, AnOrchestrationThatLoopsIsNamedAsWhatWasRunning) {
+  start("a2a3sim:clusters=2");
+  const auto fault = run(Way::loop_for_a_while, 0, Call(ways_).within(50ms));
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, "deadline_exceeded") << fault->to_string();
+  EXPECT_THAT(fault->cause, ContainsRegex("no core was busy: the orchestration itself was running, "
+                                          "for [0-9.]+ m?s"));
+  expect_usable();
+  expect_process(1);
+}
+
+TEST_F(ChipLimits, AnOrchestrationThatNeverEndsIsNoKernelThatOverran) {
+  start("a2a3sim:clusters=2");
+  const auto fault = run(Way::loop, 0, Call(ways_).within(50ms));
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, "orchestration_overran") << fault->to_string();
+  EXPECT_THAT(fault->cause, ContainsRegex("its orchestration, which has been running for [0-9.]+ "
+                                          "m?s, does not return"));
+  expect_process(2);
+  expect_usable();
+}
+
+/// Whose limit it is.
+enum class Limit : std::uint8_t { of_the_call, of_the_program, of_the_chip };
+class ChipSilence : public ChipTest, public testing::WithParamInterface<Limit> {};
+
+TEST_P(ChipSilence, AStoppedChipIsEndedOnceItsRunsLimitHasLongPassed) {
+  WorkerOptions options;
+  options.chips = {{.platform = "a2a3sim:clusters=2"}};
+  if (GetParam() == Limit::of_the_chip) options.chips[0].run.time_limit = 200ms;
+  options.cancel_grace = 100ms;
+  start(std::move(options));
+  Call call(ways_);
+  if (GetParam() == Limit::of_the_call) call = Call(ways_).within(200ms);
+  if (GetParam() == Limit::of_the_program) {
+    call = Call(worker_->add(Callable::chip_program(ways_file(), {.time_limit = 200ms})));
+  }
+  ASSERT_FALSE(run(Way::increment, 0, call)) << "it knows the program from here on";
+  ASSERT_EQ(::kill(worker_->processes()[0].pid, SIGSTOP), 0);
+  const auto fault = run(Way::increment, 0, call);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, "chip_not_answering") << fault->to_string();
+  EXPECT_THAT(fault->cause, AllOf(HasSubstr("[chip_not_answering]"), HasSubstr("200 ms"),
+                                  HasSubstr("process state T"), HasSubstr("stopped")));
+  expect_process(2);
+}
+
+std::string name_of_limit(const testing::TestParamInfo<Limit>& limit) {
+  constexpr std::array kNames{"call", "program", "chip"};
+  return kNames[static_cast<std::size_t>(limit.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Of, ChipSilence,
+                         testing::Values(Limit::of_the_call, Limit::of_the_program,
+                                         Limit::of_the_chip),
+                         name_of_limit);
 
 TEST_F(ChipLimits, AKernelThatNeverEndsIsToldAndItsProcessReplaced) {
   WorkerOptions options;

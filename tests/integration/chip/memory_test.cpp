@@ -37,7 +37,7 @@ TEST_F(ChipMemoryUse, WhatIsCopiedThereIsComputedOnAndComesBack) {
   memory.copy_to_host(std::span(values));
   EXPECT_EQ(values, std::vector<std::int64_t>(100, 0)) << "fresh memory is zero";
   values = numbers(100);
-  memory.copy_from_host(std::span<const std::int64_t>(values));
+  memory.copy_from_host(std::span(values));  // Of a vector that is not const.
   // It stays from run to run.
   for (int i = 0; i < 3; ++i)
     worker_->run([&](Orchestration& run) { add(memory.tensor(DType::int64, {100}), 10, run); });
@@ -52,9 +52,9 @@ TEST_F(ChipMemoryUse, PartsAreCopiedAndTheRestStays) {
   const std::vector<std::int64_t> values = numbers(10);
   memory.copy_from_host(std::span<const std::int64_t>(values));
   const std::array<std::int64_t, 2> two{77, 78};
-  memory.copy_from_host(std::span<const std::int64_t>(two), 3 * 8);
+  memory.copy_from_host(std::span(two), 3 * 8);  // Of a length that is known.
   std::array<std::int64_t, 4> back{};
-  memory.copy_to_host(std::span<std::int64_t>(back), 2 * 8);
+  memory.copy_to_host(std::span(back), 2 * 8);
   EXPECT_EQ(back, (std::array<std::int64_t, 4>{2, 77, 78, 5}));
   EXPECT_THROW(memory.copy_from_host(std::span<const std::int64_t>(values), 8), InvalidArgument);
   EXPECT_THROW(memory.copy_to_host(std::span<std::int64_t>(back), 80), InvalidArgument);

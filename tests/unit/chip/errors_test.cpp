@@ -19,11 +19,12 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // ---- Codes --------------------------------------------------------------------------------------
 
 TEST(ErrorCodes, EveryCodeHasANameOfItsOwnThatLeadsBackToIt) {
-  for (unsigned i = 0; i <= static_cast<unsigned>(ErrorCode::undeclared_access); ++i) {
+  for (unsigned i = 0; i <= static_cast<unsigned>(ErrorCode::chip_not_answering); ++i) {
     const auto code = static_cast<ErrorCode>(i);
     EXPECT_EQ(error_code(name_of(code)), code) << i;
   }
@@ -108,6 +109,42 @@ TEST_F(ChipErrors, WhatTheOrchestrationThrowsNamesTheProgram) {
   }
 }
 
+TEST_F(ChipErrors, SettingsHaveTheirNameOnAChipForWhoeverCatchesTheErrorToo) {
+  ChipRunOptions small;
+  small.heap = 4096;
+  static std::string caught;
+  chip_.run(
+      [](ChipOrchestration& chip) {
+        Tensor large(DType::float32, {10'000});
+        try {
+          chip.submit(chip.aiv("fill"), out(large), scalar(1.0F));
+        } catch (const CapacityError& error) {
+          caught = error.what();
+        }
+      },
+      {}, small);
+  EXPECT_THAT(caught, HasSubstr("Set ChipRunOptions::heap (or STRATA_CHIP_HEAP) to"));
+  EXPECT_THAT(caught, Not(HasSubstr("EngineOptions")));
+}
+
+TEST_F(ChipErrors, AnArgumentIsNamedAndNotItsBuffer) {
+  std::vector<float> a(8), b(8);
+  ChipProgramInfo info = program_of([](ChipOrchestration&) {})->info();
+  info.signature.tensors = {{.name = "first", .access = Access::inout},
+                            {.name = "second", .access = Access::in}};
+  const auto program = std::make_shared<const Program>(
+      info, KernelSet{.program = info.name, .kernels = test_kernels()},
+      [](ChipOrchestration& chip) { (void)chip.tensor(1).tile({4}, {8}); });
+  const Arguments arguments = Arguments().add(Access::inout, a).add(Access::in, b);
+  try {
+    chip_.run(program, arguments);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("of argument 'second'"));
+    EXPECT_THAT(error.what(), Not(HasSubstr("buffer")));
+  }
+}
+
 TEST_F(ChipErrors, ErrorsOfStrataKeepTheirType) {
   EXPECT_THROW(chip_.run([](ChipOrchestration&) { throw InvalidState("x"); }), InvalidState);
   ChipRunOptions small;
@@ -122,7 +159,7 @@ TEST_F(ChipErrors, ErrorsOfStrataKeepTheirType) {
     FAIL();
   } catch (const CapacityError& error) {
     EXPECT_THAT(error.what(), HasSubstr("Set ChipRunOptions::heap (or STRATA_CHIP_HEAP) to"));
-    EXPECT_EQ(error.facts().setting, "ChipRunOptions::heap");
+    EXPECT_EQ(error.facts().setting, "ChipRunOptions::heap (or STRATA_CHIP_HEAP)");
   }
 }
 

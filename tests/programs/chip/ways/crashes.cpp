@@ -1,6 +1,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <strata/kernel.hpp>
 
 namespace {
@@ -13,6 +14,10 @@ int* volatile nowhere = nullptr;
 STRATA_KERNEL(crash_segv) { *nowhere = 1; }
 
 STRATA_KERNEL(crash_fpe) { kernel.data<std::int64_t>(0)[0] = 7 / zero; }
+
+STRATA_KERNEL(exits) { std::exit(static_cast<int>(kernel.scalar<std::int64_t>(0))); }
+
+STRATA_KERNEL(leaves) { _exit(7); }
 
 STRATA_KERNEL(crash_bus) {
   // A mapping of two pages whose file has one.

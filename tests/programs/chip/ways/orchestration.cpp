@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <stdexcept>
 #include <strata/chip.hpp>
 
@@ -96,6 +97,21 @@ STRATA_CHIP_ORCHESTRATION(ways) {
       chip.submit(chip.aiv("nothing"), out(made));
       return;
     }
+    case Way::exit_in_kernel:
+      chip.submit(chip.aiv("exits"), inout(x), scalar(argument), named("exits"));
+      return;
+    case Way::exit_in_orchestration:
+      std::exit(static_cast<int>(argument));
+    case Way::leave_in_kernel:
+      submit_one(chip, "leaves");
+      return;
+    case Way::loop:
+      for (;;) {
+      }
+    case Way::loop_for_a_while:
+      while (!chip.cancelled()) {
+      }
+      return;
     case Way::not_recordable:
       chip.graph(decides_by_a_value, {x}, {});
       return;

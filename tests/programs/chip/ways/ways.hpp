@@ -32,6 +32,11 @@ enum class Way : std::int64_t {
               ///< [8 + block].
   allocate,   ///< A tensor of as many bytes as the argument says, on the heap.
   not_recordable,
+  exit_in_kernel,  ///< A kernel calls exit(argument), ...
+  exit_in_orchestration,
+  leave_in_kernel,   ///< ... or _exit(7).
+  loop,              ///< The orchestration sets x[0] and never ends, whatever is asked.
+  loop_for_a_while,  ///< It loops until it is cancelled.
 };
 
 }  // namespace strata::test

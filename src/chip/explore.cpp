@@ -12,6 +12,8 @@ std::optional<ScheduleDifference> try_seed(std::uint64_t seed, const HostArgumen
   HostArguments fresh = arguments;
   try {
     run(fresh, seed);
+  } catch (const DeadlineExceeded& error) {  // A Cancelled that nobody has asked for.
+    return ScheduleDifference{.seed = seed, .failure = error.what()};
   } catch (const Cancelled&) {
     throw;
   } catch (const std::exception& error) {

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,12 +11,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "chip/cache_index.hpp"
 #include "os/system_error.hpp"
-#include "os/unique_fd.hpp"
 
 namespace strata::chip {
 namespace {
@@ -79,16 +82,49 @@ bool still_holds(CacheEntry& entry, FileTable& files, std::int64_t now, bool& ou
   return true;
 }
 
+enum class LockResult : std::uint8_t { taken, of_another, unknown };
+
+/// Locks a folder, or says why not: another process has it, or nobody can tell.
+LockResult lock_folder(const fs::path& folder, os::UniqueFd& lock, int operation) {
+  lock = os::UniqueFd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!lock) return LockResult::unknown;
+  while (::flock(lock.get(), operation) != 0) {
+    if (errno == EINTR) continue;
+    return errno == EWOULDBLOCK ? LockResult::of_another : LockResult::unknown;
+  }
+  return LockResult::taken;
+}
+
+bool is_old(const fs::path& folder) {
+  std::error_code failed;
+  const auto written = fs::last_write_time(folder, failed);
+  return !failed && fs::file_time_type::clock::now() - written > kWorkFolderAge;
+}
+
+/// Removes what builds have left that died.
 void remove_old_work(const fs::path& folder) {
   std::error_code failed;
   for (auto entry = fs::directory_iterator(folder, failed);
        !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
     std::error_code ignored;
-    const auto written = fs::last_write_time(entry->path(), ignored);
-    if (!ignored && fs::file_time_type::clock::now() - written > kWorkFolderAge) {
+    os::UniqueFd lock;
+    const LockResult result = lock_folder(entry->path(), lock, LOCK_EX | LOCK_NB);
+    // With the lock, so that nobody takes it for a build's while it goes.
+    if (result == LockResult::taken || (result == LockResult::unknown && is_old(entry->path()))) {
       fs::remove_all(entry->path(), ignored);
     }
   }
+}
+
+/// The work folders of this process.
+struct LiveFolders {
+  std::mutex mutex;
+  std::set<fs::path> paths;  ///< Guarded by mutex.
+};
+LiveFolders& live_folders() {
+  // Never destroyed: builds may run until the process ends.
+  static auto* const folders = new LiveFolders;
+  return *folders;
 }
 
 }  // namespace
@@ -220,14 +256,51 @@ void ProgramCache::put_bytes(std::string_view bytes, const fs::path& to) const {
 WorkFolder::WorkFolder(const ProgramCache& cache) {
   const fs::path parent = cache.folder() / "work";
   remove_old_work(parent);
-  std::string pattern = (parent / "XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) os::throw_errno("make a folder in " + parent.string());
-  path_ = pattern;
+  LiveFolders& live = live_folders();
+  for (;;) {
+    std::string pattern = (parent / "XXXXXX").string();
+    {
+      const std::lock_guard lock(live.mutex);
+      if (::mkdtemp(pattern.data()) == nullptr) {
+        os::throw_errno("make a folder in " + parent.string());
+      }
+      path_ = pattern;
+      live.paths.insert(path_);
+    }
+    (void)lock_folder(path_, lock_, LOCK_EX);
+    // Before it was locked it looked like one that a dead build has left.
+    std::error_code unknown;
+    if (fs::is_directory(path_, unknown)) return;
+    const std::lock_guard lock(live.mutex);
+    live.paths.erase(path_);
+  }
 }
 
 WorkFolder::~WorkFolder() {
+  LiveFolders& live = live_folders();
+  const std::lock_guard lock(live.mutex);
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+  live.paths.erase(path_);
+}
+
+void WorkFolder::end_by_signal(int signal) noexcept {
+  LiveFolders& live = live_folders();
+  // For ever: a build that fails since its folder is gone gets no further than its destructor.
+  live.mutex.lock();
+  for (const fs::path& path : live.paths) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(signal, &action, nullptr);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  (void)::raise(signal);
+  ::_exit(128 + signal);
 }
 
 }  // namespace strata::chip

@@ -18,7 +18,9 @@
 //   (1) Files appear under their name complete (rename), and are never changed after.
 //   (2) What is read is verified: the index by a hash in it, objects by their name, programs by the
 //       hash in them. What is damaged counts as missing.
-//   (3) A build that dies leaves a folder in work/, which a later one removes after a day.
+//   (3) A folder in work/ is locked (flock) by the build that uses it. One that is not is of a
+//   build
+//       that has died: the next one removes it. Where there are no locks, after a day.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,7 @@
 #include <vector>
 
 #include "chip/program_hash.hpp"
+#include "os/unique_fd.hpp"
 
 namespace strata::chip {
 
@@ -105,14 +108,20 @@ class ProgramCache {
 /// A folder for one build, gone with the object.
 class WorkFolder {
  public:
+  /// Throws SystemError.
   explicit WorkFolder(const ProgramCache& cache);
   ~WorkFolder();
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
+  /// Removes all work folders of this process and ends it by that signal, whose handler is reset.
+  /// Builds that are under way end with it, without a word.
+  [[noreturn]] static void end_by_signal(int signal) noexcept;
+
  private:
   std::filesystem::path path_;
+  os::UniqueFd lock_;
 };
 
 /// Whole content; nothing if it can't be read.

@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "strata/chip_error.hpp"
@@ -36,9 +38,14 @@ std::vector<fs::path> usual_places() {
 #ifdef STRATA_INSTALL_INCLUDEDIR
   places.emplace_back(STRATA_INSTALL_INCLUDEDIR);
 #endif
-  for (fs::path& place : places)
-    place = place.lexically_normal();
-  return places;
+  std::vector<fs::path> each_once;
+  for (const fs::path& place : places) {
+    fs::path normal = place.lexically_normal();
+    if (std::find(each_once.begin(), each_once.end(), normal) == each_once.end()) {
+      each_once.push_back(std::move(normal));
+    }
+  }
+  return each_once;
 }
 
 }  // namespace

@@ -206,9 +206,13 @@ ToolResult run_tool(const std::vector<std::string>& argv, const fs::path& work,
   if (!file) os::throw_errno("write " + output.string());
   const os::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!nothing) os::throw_errno("open /dev/null");
+  // What a compiler that is killed leaves behind goes with the folder.
+  std::vector<std::string> environment = os::current_environment();
+  std::erase_if(environment, [](const std::string& each) { return each.starts_with("TMPDIR="); });
+  environment.push_back("TMPDIR=" + work.string());
   os::ChildProcess child = os::spawn({.path = argv.front(),
                                       .argv = argv,
-                                      .envp = os::current_environment(),
+                                      .envp = std::move(environment),
                                       .descriptors = {{nothing.get(), STDIN_FILENO},
                                                       {file.get(), STDOUT_FILENO},
                                                       {file.get(), STDERR_FILENO}}});

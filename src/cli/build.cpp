@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/build_signals.hpp"
 #include "cli/commands.hpp"
 #include "strata/chip_error.hpp"
 #include "strata/chip_program.hpp"
@@ -23,8 +24,10 @@ int build(const BuildOptions& options) {
     if (!options.quiet) std::fprintf(stderr, "strata build: %s\n", std::string(text).c_str());
   };
   try {
-    const auto file =
-        build_chip_program(ChipProgramSource::load(options.program_json), build_options);
+    const auto file = [&] {
+      const BuildSignals signals;
+      return build_chip_program(ChipProgramSource::load(options.program_json), build_options);
+    }();
     if (options.verbose) {
       const ChipProgramInfo info = ChipProgramInfo::read(file);
       std::fprintf(stderr, "strata build: '%s', build %s, by %s\n", info.name.c_str(),

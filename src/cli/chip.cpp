@@ -11,6 +11,7 @@
 #include "chip/check.hpp"
 #include "chip/explore.hpp"
 #include "chip/npy.hpp"
+#include "cli/build_signals.hpp"
 #include "cli/chip_arguments.hpp"
 #include "cli/chip_session.hpp"
 #include "cli/commands.hpp"
@@ -28,6 +29,7 @@ void complain(const std::string& text) { std::fprintf(stderr, "strata chip: %s\n
 std::filesystem::path program_file(const ChipCommandOptions& options) {
   std::filesystem::path path = options.program;
   if (path.extension() != ".json") return path;
+  const BuildSignals signals;
   return build_chip_program(ChipProgramSource::load(path),
                             {.compiler = options.compiler, .check = options.check});
 }
@@ -126,15 +128,33 @@ void run_plainly(const ChipCommandOptions& options, ChipSession& session, ChipAr
   if (options.check) look_for_poison(arguments.run, verdict);
 }
 
+/// One run under a schedule; what it throws says no more than `failure_text`, and under which seed
+/// it was if that is the order of submission: there is nothing to compare with then.
+void run_schedule(const ChipCommandOptions& options, ChipSession& session,
+                  chip::HostArguments& arguments, std::uint64_t seed) {
+  ChipRunOptions run = run_options(options);
+  run.explore_seed = seed;
+  std::string failure;
+  try {
+    (void)session.run(arguments, run);
+    return;
+  } catch (const std::exception& error) {
+    failure = failure_text(error);
+  }
+  if (seed != chip::kSubmissionOrder) throw Error(failure);
+  throw Error(fmt::format(
+      "with seed {}, the order of submission, the run failed, so there is nothing to compare other "
+      "schedules with: {}\n  repeat it with: strata chip {} ... --explore 1 --seed {}",
+      seed, failure, options.program, seed));
+}
+
 void run_schedules(const ChipCommandOptions& options, ChipSession& session,
                    ChipArguments& arguments, Verdict& verdict) {
   const chip::ExploreOptions explore{.runs = *options.explore, .first_seed = options.seed};
   chip::HostArguments reference = arguments.run;
   const chip::ExploreResult result =
       chip::explore(arguments.run, explore, [&](chip::HostArguments& fresh, std::uint64_t seed) {
-        ChipRunOptions run = run_options(options);
-        run.explore_seed = seed;
-        (void)session.run(fresh, run);
+        run_schedule(options, session, fresh, seed);
         if (seed == chip::kSubmissionOrder) reference = fresh;
       });
   arguments.run = std::move(reference);

@@ -38,7 +38,8 @@ ChipRunFacts facts_in(const std::string& text) {
 ChipSession::ChipSession(std::filesystem::path program, const std::string& platform,
                          const chip::HostArguments& arguments)
     : program_(std::move(program)),
-      chip_(ChipWorkerOptions{.chip = {.platform = platform}, .log_level = LogLevel::warning}) {
+      // What a chip dies of is a warning there and the error of the run here: once is enough.
+      chip_(ChipWorkerOptions{.chip = {.platform = platform}, .log_level = LogLevel::error}) {
   buffers_.reserve(arguments.tensors.size());
   for (const chip::HostTensor& tensor : arguments.tensors)
     buffers_.push_back(chip_.create_buffer(std::max<std::size_t>(tensor.bytes.size(), 1)));

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -45,11 +46,13 @@ OpenProgram open_given(const std::string& path, const std::string& given_by) {
   return {.path = path, .file = std::move(file)};
 }
 
-/// Where strata-worker may be, without what the caller gave.
+/// Where strata-worker may be, without what the caller gave; each place once.
 std::vector<std::string> usual_places() {
   std::vector<std::string> places;
   const auto add = [&](const std::filesystem::path& directory) {
-    places.push_back((directory / kName).lexically_normal().string());
+    std::string place = (directory / kName).lexically_normal().string();
+    if (std::find(places.begin(), places.end(), place) != places.end()) return;
+    places.push_back(std::move(place));
   };
   std::error_code failed;
   const auto executable = std::filesystem::read_symlink("/proc/self/exe", failed);

@@ -1,9 +1,11 @@
 // `strata build`: what it prints, where, and its exit codes.
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "strata/chip_program.hpp"
@@ -73,6 +75,66 @@ TEST_F(StrataBuild, WhatCanNotBeBuiltIsExitCodeOneWithTheReason) {
   const Program::Result json = build();
   EXPECT_EQ(json.code(), 1);
   EXPECT_THAT(json.err, AllOf(HasSubstr("[bad_program_file]"), HasSubstr("program.json")));
+}
+
+/// What is in the cache's folder of work.
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    names.push_back(entry.path().string());
+  return names;
+}
+
+/// A compiler that says who it is, and then, for a source, writes where its temporary files go, and
+/// waits until it is killed.
+constexpr const char* kSlowCompiler = R"(#!/bin/sh
+case "$*" in
+  *" -c "*) echo half > "$TMPDIR/ccXXXX.s"; echo "$TMPDIR" > "$STRATA_TEST_TOLD.part"
+            mv "$STRATA_TEST_TOLD.part" "$STRATA_TEST_TOLD"; exec sleep 600 ;;
+esac
+exec c++ "$@"
+)";
+
+os::ExitStatus killed_by(int signal) {
+  return {.kind = os::ExitStatus::Kind::signalled, .value = signal};
+}
+
+class StrataBuildInterrupted : public StrataBuild {
+ protected:
+  StrataBuildInterrupted() {
+    write("slow-c++", kSlowCompiler);
+    std::filesystem::permissions(path("slow-c++"), std::filesystem::perms::owner_all);
+  }
+  /// Starts a build, and sends it the signal when it is in the middle.
+  [[nodiscard]] Program::Result interrupted_by(int signal) const {
+    Program program(strata_with({"build", path("program.json"), "--cache", path("cache"),
+                                 "--compiler", path("slow-c++"), "-j", "1"}),
+                    {.environment = {"STRATA_TEST_TOLD=" + path("told")}});
+    while (program.running() && !std::filesystem::exists(path("told")))
+      std::this_thread::yield();
+    std::ifstream(path("told")) >> temporary_;
+    program.send(signal);
+    return program.finish();
+  }
+  mutable std::string temporary_;  ///< Where the compiler's temporary files were.
+};
+
+TEST_F(StrataBuildInterrupted, ItsFoldersAreGoneAfterASignal) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::filesystem::remove(path("told"));
+    const Program::Result result = interrupted_by(signal);
+    EXPECT_EQ(result.status, killed_by(signal)) << result.err;
+    EXPECT_THAT(temporary_, HasSubstr(path("cache") + "/work/"));
+    EXPECT_THAT(entries_of(path("cache") + "/work"), testing::IsEmpty());
+  }
+}
+
+TEST_F(StrataBuildInterrupted, WhatAKilledBuildLeavesIsClearedAwayByTheNext) {
+  EXPECT_EQ(interrupted_by(SIGKILL).status, killed_by(SIGKILL));
+  EXPECT_TRUE(std::filesystem::exists(temporary_ + "/ccXXXX.s")) << "nothing was left";
+  EXPECT_EQ(build().code(), 0);
+  EXPECT_THAT(entries_of(path("cache") + "/work"), testing::IsEmpty());
 }
 
 TEST_F(StrataBuild, ACommandLineThatMakesNoSenseIsExitCodeTwo) {

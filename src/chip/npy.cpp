@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -157,14 +158,58 @@ DType dtype_of_header(const Header& header) {
   header.fail("its elements are '" + header.descr + "', a type that Strata has not");
 }
 
-std::string read_all(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) {
-    throw Error("can't read '" + file.string() + "': " + std::generic_category().message(errno));
+/// A file that is read from the beginning, never more than is asked for: it may be a device that
+/// has no end.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path) : path_(path) {
+    std::error_code unknown;
+    if (std::filesystem::is_directory(path, unknown)) fail("it is a folder");
+    in_.open(path, std::ios::binary);
+    if (!in_) fail(std::generic_category().message(errno));
   }
-  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (in.bad()) throw Error("can't read '" + file.string() + "'");
-  return bytes;
+
+  /// The next bytes, fewer at the end of the file.
+  std::string take(std::size_t bytes) {
+    constexpr std::size_t kAtOnce = std::size_t{1} << 24;  // A header may claim what is not there.
+    std::string taken;
+    while (taken.size() < bytes && in_) {
+      const std::size_t before = taken.size();
+      taken.resize(before + std::min(bytes - before, kAtOnce));
+      in_.read(taken.data() + before, static_cast<std::streamsize>(taken.size() - before));
+      taken.resize(before + static_cast<std::size_t>(in_.gcount()));
+    }
+    if (in_.bad()) fail(std::generic_category().message(errno));
+    return taken;
+  }
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error("can't read '" + path_.string() + "': " + why);
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  std::ifstream in_;
+};
+
+/// The header's text.
+std::string read_header(InputFile& file) {
+  const std::string begin = file.take(8);
+  if (!begin.starts_with(kMagic) || begin.size() < 8) {
+    file.fail("it is not an .npy file, as numpy.save writes it");
+  }
+  const unsigned version = static_cast<unsigned char>(begin[6]);
+  if (version != 1 && version != 2) {
+    file.fail(fmt::format("it is of version {} of the format; 1 and 2 are known", version));
+  }
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  const std::string length_text = file.take(length_bytes);
+  if (length_text.size() < length_bytes) file.fail("it is cut off");
+  std::size_t length = 0;
+  std::memcpy(&length, length_text.data(), length_bytes);
+  std::string text = file.take(length);
+  if (text.size() < length) file.fail("its header is cut off");
+  return text;
 }
 
 std::string header_of(const HostTensor& tensor) {
@@ -189,40 +234,28 @@ std::string header_of(const HostTensor& tensor) {
 
 }  // namespace
 
-HostTensor read_npy(const std::filesystem::path& file) {
-  const std::string bytes = read_all(file);
-  const auto fail = [&](const std::string& why) -> Error {
-    return Error("can't read '" + file.string() + "': " + why);
-  };
-  if (!bytes.starts_with(kMagic) || bytes.size() < 10) {
-    throw fail("it is not an .npy file, as numpy.save writes it");
-  }
-  const unsigned version = static_cast<unsigned char>(bytes[6]);
-  if (version != 1 && version != 2) {
-    throw fail(fmt::format("it is of version {} of the format; 1 and 2 are known", version));
-  }
-  const std::size_t length_bytes = version == 1 ? 2 : 4;
-  const std::size_t text_begin = 8 + length_bytes;
-  if (bytes.size() < text_begin) throw fail("it is cut off");
-  std::size_t length = 0;
-  std::memcpy(&length, bytes.data() + 8, length_bytes);
-  if (length > bytes.size() - text_begin) throw fail("its header is cut off");
-  const Header header(std::string_view(bytes).substr(text_begin, length), file);
+HostTensor read_npy(const std::filesystem::path& path) {
+  InputFile file(path);
+  const std::string text = read_header(file);
+  const Header header(text, path);
   if (header.fortran_order && header.shape.size() > 1) {
-    throw fail("it is column-major (fortran_order); save numpy.ascontiguousarray(array)");
+    file.fail("it is column-major (fortran_order); save numpy.ascontiguousarray(array)");
   }
   if (header.shape.size() > static_cast<std::size_t>(kMaxRank)) {
-    throw fail(fmt::format("it has {} dimensions; there may be {}", header.shape.size(), kMaxRank));
+    file.fail(fmt::format("it has {} dimensions; there may be {}", header.shape.size(), kMaxRank));
   }
   HostTensor tensor{.dtype = dtype_of_header(header), .shape = header.shape};
   const std::size_t size = bytes_of(tensor.dtype, tensor.shape);
-  const std::size_t data = text_begin + length;
-  if (bytes.size() - data != size) {
-    throw fail(fmt::format("it has {} bytes of elements, and its shape needs {}",
-                           bytes.size() - data, size));
+  const std::string data = file.take(size);
+  if (data.size() != size) {
+    file.fail(
+        fmt::format("it has {} bytes of elements, and its shape needs {}", data.size(), size));
+  }
+  if (!file.take(1).empty()) {
+    file.fail(fmt::format("it has more bytes of elements than the {} that its shape needs", size));
   }
   tensor.bytes.resize(size);
-  if (size > 0) std::memcpy(tensor.bytes.data(), bytes.data() + data, size);
+  if (size > 0) std::memcpy(tensor.bytes.data(), data.data(), size);
   return tensor;
 }
 

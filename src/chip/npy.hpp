@@ -14,7 +14,7 @@ namespace strata::chip {
 
 /// Throws Error that names the file and says what is wrong with it: no such file, not an .npy file,
 /// column-major, another byte order, a type of elements that Strata has not, too short or too long.
-[[nodiscard]] HostTensor read_npy(const std::filesystem::path& file);
+[[nodiscard]] HostTensor read_npy(const std::filesystem::path& path);
 /// Takes the place of a file of that name in one step. Throws Error.
 void write_npy(const std::filesystem::path& file, const HostTensor& tensor);
 

@@ -3,10 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
+#include <vector>
 
+#include "graph/heap.hpp"
 #include "os/cpu.hpp"
 #include "strata/chip_error.hpp"
 
@@ -15,6 +18,7 @@ namespace {
 
 constexpr unsigned kMaxClusters = 4096;
 constexpr std::size_t kMaxWindow = std::size_t{1} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 46;
 
 /// What a name stands for before settings. `cpus` is for platform cpu.
 std::optional<Platform> find_platform(std::string_view name, unsigned cpus) {
@@ -89,19 +93,6 @@ struct Unit {
 };
 constexpr std::array<Unit, 4> kUnits = {{{'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}}};
 
-std::size_t parse_size(std::string_view text, std::string_view setting, std::string_view digits) {
-  unsigned shift = 0;
-  for (const Unit& unit : kUnits) {
-    if (!digits.empty() && digits.back() == unit.letter) shift = unit.shift;
-  }
-  if (shift != 0) digits.remove_suffix(1);
-  const std::uint64_t value = parse_number(text, setting, digits);
-  if (value > (SIZE_MAX >> shift)) {
-    fail_setting(text, fmt::format("the size in setting '{}' is too large", setting));
-  }
-  return static_cast<std::size_t>(value) << shift;
-}
-
 std::string size_text(std::size_t bytes) {
   for (const Unit& unit : kUnits) {
     if (bytes != 0 && bytes % (std::size_t{1} << unit.shift) == 0) {
@@ -109,6 +100,22 @@ std::string size_text(std::size_t bytes) {
     }
   }
   return fmt::format("{}", bytes);
+}
+
+/// At least `low` bytes, and no more than addresses can be had for.
+std::size_t parse_size(std::string_view text, std::string_view setting, std::string_view digits,
+                       std::size_t low) {
+  unsigned shift = 0;
+  for (const Unit& unit : kUnits) {
+    if (!digits.empty() && digits.back() == unit.letter) shift = unit.shift;
+  }
+  if (shift != 0) digits.remove_suffix(1);
+  const std::uint64_t value = parse_number(text, setting, digits);
+  if (value > (kMaxBytes >> shift) || (value << shift) < low) {
+    fail_setting(text,
+                 fmt::format("'{}' must be from {} to {}", setting, low, size_text(kMaxBytes)));
+  }
+  return static_cast<std::size_t>(value) << shift;
 }
 
 std::uint64_t parse_bounded(std::string_view text, std::string_view setting,
@@ -132,11 +139,11 @@ void apply(Platform& platform, std::string_view text, std::string_view setting) 
   } else if (name == "aivs") {
     platform.aivs_per_cluster = static_cast<unsigned>(parse_bounded(text, name, value, 0, 2));
   } else if (name == "memory") {
-    platform.memory = parse_size(text, name, value);
+    platform.memory = parse_size(text, name, value, 1);
   } else if (name == "window") {
     platform.window = parse_bounded(text, name, value, 1, kMaxWindow);
   } else if (name == "heap") {
-    platform.heap = parse_size(text, name, value);
+    platform.heap = parse_size(text, name, value, graph::Heap::kAlignment);
   } else if (name == "staging") {
     platform.shares_host_memory = parse_bounded(text, name, value, 0, 1) == 0;
   } else {
@@ -179,9 +186,16 @@ Platform Platform::parse(std::string_view text, unsigned cpus) {
   }
   if (colon == std::string_view::npos) return *std::move(platform);
   std::string_view rest = text.substr(colon + 1);
+  std::vector<std::string_view> given;
   for (;;) {
     const std::size_t comma = rest.find(',');
-    apply(*platform, text, rest.substr(0, comma));
+    const std::string_view setting = rest.substr(0, comma);
+    apply(*platform, text, setting);
+    const std::string_view its_name = setting.substr(0, setting.find('='));
+    if (std::find(given.begin(), given.end(), its_name) != given.end()) {
+      fail_setting(text, fmt::format("'{}' is there twice", its_name));
+    }
+    given.push_back(its_name);
     if (comma == std::string_view::npos) return *std::move(platform);
     rest.remove_prefix(comma + 1);
   }

@@ -8,9 +8,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <random>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "chip/check.hpp"
 #include "chip/npy.hpp"
@@ -154,6 +157,30 @@ void fill_random(chip::HostTensor& tensor, std::uint64_t seed) {
   }
 }
 
+/// Whether a value of a type of integers can be that.
+bool fits_in(DType type, std::int64_t value) {
+  switch (type) {
+    case DType::boolean:
+      return value == 0 || value == 1;
+    case DType::int8:
+      return std::in_range<std::int8_t>(value);
+    case DType::uint8:
+      return std::in_range<std::uint8_t>(value);
+    case DType::int16:
+      return std::in_range<std::int16_t>(value);
+    case DType::uint16:
+      return std::in_range<std::uint16_t>(value);
+    case DType::int32:
+      return std::in_range<std::int32_t>(value);
+    case DType::uint32:
+      return std::in_range<std::uint32_t>(value);
+    case DType::uint64:
+      return value >= 0;
+    default:
+      return true;
+  }
+}
+
 /// Makes the tensors and scalars of one command line.
 class Reader {
  public:
@@ -169,10 +196,9 @@ class Reader {
     for (std::size_t i = 0; i < given_.size(); ++i) {
       if (!given_[i]) make_output(i);
     }
-    for (const std::string& text : options_.outputs) {
-      const Option option = split("--output", text);
-      arguments_.outputs[tensor_index(option)] = option.value;
-    }
+    for (const std::string& text : options_.outputs)
+      read_output(split("--output", text));
+    check_expected();
     read_scalars();
     return std::move(arguments_);
   }
@@ -192,11 +218,35 @@ class Reader {
 
   void read_expected(const Option& option) {
     const std::size_t i = tensor_index(option);
+    if (arguments_.expected.contains(i)) option.fail("it was given before");
     chip::HostTensor tensor = chip::read_npy(option.value);
     if (parameter(i).dtype)
       tensor = chip::as_dtype(std::move(tensor), *parameter(i).dtype, option.value);
     tensor.name = option.name;
     arguments_.expected[i] = std::move(tensor);
+  }
+
+  void read_output(const Option& option) {
+    const std::size_t i = tensor_index(option);
+    std::error_code unknown;
+    const std::filesystem::path file = option.value;
+    if (std::filesystem::is_directory(file, unknown)) option.fail("that is a folder");
+    if (file.has_parent_path() && !std::filesystem::is_directory(file.parent_path(), unknown)) {
+      option.fail(fmt::format("there is no folder {}", file.parent_path().string()));
+    }
+    if (!arguments_.outputs.emplace(i, option.value).second) option.fail("it was given before");
+  }
+
+  /// Before the run, since nothing can be compared after it otherwise.
+  void check_expected() const {
+    for (const auto& [i, expected] : arguments_.expected) {
+      const chip::HostTensor& found = arguments_.run.tensors[i];
+      if (expected.dtype == found.dtype && expected.shape == found.shape) continue;
+      throw InvalidArgument(
+          fmt::format("--expect {}=...: the file has {}[{}], and the tensor is {}[{}]", found.name,
+                      name_of(expected.dtype), fmt::join(expected.shape, ","), name_of(found.dtype),
+                      fmt::join(found.shape, ",")));
+    }
   }
 
   void read_tensor(const Option& option) {
@@ -205,6 +255,10 @@ class Reader {
     chip::HostTensor tensor = tensor_of(option, i);
     tensor.name = option.name;
     tensor.access = parameter(i).access;
+    if (parameter(i).dtype && tensor.dtype != *parameter(i).dtype) {
+      option.fail(
+          fmt::format("its elements are {}; {}", name_of(tensor.dtype), signature_text(program_)));
+    }
     if (parameter(i).rank && tensor.shape.size() != static_cast<std::size_t>(*parameter(i).rank)) {
       option.fail(
           fmt::format("it has {} dimensions; {}", tensor.shape.size(), signature_text(program_)));
@@ -293,6 +347,7 @@ class Reader {
             fmt::format("there is no scalar '{}'; {}", option.name, signature_text(program_)));
       }
       const auto i = static_cast<std::size_t>(found - names.begin());
+      if (given[i]) option.fail("the scalar was given before");
       arguments_.run.scalars[i] = scalar_bits(option);
       given[i] = true;
     }
@@ -319,13 +374,22 @@ class Reader {
     }
     if (!real) option.fail(fmt::format("'{}' is no number", text));
     if (*type == DType::float64) return std::bit_cast<std::uint64_t>(*real);
-    if (*type == DType::float32) return std::bit_cast<std::uint32_t>(static_cast<float>(*real));
+    if (*type == DType::float32) {
+      const auto single = static_cast<float>(*real);
+      if (std::isinf(single) && !std::isinf(*real)) does_not_fit(option, text, *type);
+      return std::bit_cast<std::uint32_t>(single);
+    }
     if (*type == DType::float16 || *type == DType::bfloat16 || size_of(*type) == 0) {
       option.fail("scalars are integers, float32 or float64");
     }
-    if (integer) return static_cast<std::uint64_t>(*integer);
-    if (positive) return *positive;
-    option.fail(fmt::format("'{}' is no integer", text));
+    if (!integer && !positive) option.fail(fmt::format("'{}' is no integer", text));
+    const bool fits = integer ? fits_in(*type, *integer) : *type == DType::uint64;
+    if (!fits && colon < option.value.size()) does_not_fit(option, text, *type);
+    return integer ? static_cast<std::uint64_t>(*integer) : *positive;
+  }
+
+  [[noreturn]] static void does_not_fit(const Option& option, std::string_view text, DType type) {
+    option.fail(fmt::format("{} does not fit in {}", text, name_of(type)));
   }
 
   const ChipArgumentOptions& options_;

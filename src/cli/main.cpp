@@ -4,15 +4,26 @@
 #include <cstdio>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "chip/chip_runtime.hpp"
 #include "cli/commands.hpp"
+#include "cli/number_checks.hpp"
+#include "graph/heap.hpp"
+#include "graph/task_window.hpp"
 #include "strata/version.hpp"
 
 namespace strata::cli {
 namespace {
+
+/// Seconds that a run or a program can be given: a nanosecond to thirty years.
+constexpr double kShortest = 1e-9;
+constexpr double kLongest = 1e9;
+/// Of one chip program: --explore, --repeat.
+constexpr std::uint64_t kMostRuns = 1'000'000'000;
 
 class RunFormatter : public CLI::Formatter {
  public:
@@ -89,23 +100,29 @@ void describe_chip(CLI::App& app, ChipCommandOptions& options) {
   app.add_option("--tolerance", options.tolerance,
                  "What expected values may differ by, relative above 1")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber.description(""));
-  app.add_option("--window", options.window, "Tasks in flight")->type_name("TASKS");
+      ->check(finite_number(0, std::numeric_limits<double>::max()));
+  app.add_option("--window", options.window, "Tasks in flight")
+      ->type_name("TASKS")
+      ->check(whole_number(1, graph::TaskWindow::kMaxCapacity));
   app.add_option("--heap", options.heap, "Memory for tensors that the runtime allocates")
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false).description(""));
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->check(whole_number(graph::Heap::kAlignment, chip::kMaxHeap));
   app.add_option("--time-limit", options.time_limit, "End the run after so many seconds")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(finite_number(kShortest, kLongest));
   app.add_flag("--check", options.check,
                "Test each load and store of the kernels against what their task declares");
   app.add_option("--explore", options.explore, "Run under so many schedules and compare results")
       ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""));
-  app.add_option("--seed", options.seed, "The first schedule to explore")->type_name("S");
+      ->check(whole_number(1, kMostRuns));
+  app.add_option("--seed", options.seed, "The first schedule to explore")
+      ->type_name("S")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max() - kMostRuns))
+      ->needs("--explore");
   app.add_option("--repeat", options.repeat, "Run so many times on the same chip")
       ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(whole_number(1, kMostRuns))
       ->excludes("--explore");
   app.add_option("--compiler", options.compiler, "The C++ compiler, to build program.json")
       ->type_name("COMMAND");
@@ -126,7 +143,7 @@ void describe_ps(CLI::App& app, PsOptions& options) {
       ->expected(0, 1)
       ->default_str("1")
       ->type_name("[SECONDS]")
-      ->check(CLI::Range(0.01, 86400.0).description(""));
+      ->check(finite_number(0.01, 86400));
 }
 
 void describe_doctor(CLI::App& app, DoctorOptions& options) {
@@ -171,7 +188,7 @@ void describe_build(CLI::App& app, BuildOptions& options) {
       ->excludes("--sanitizer");
   app.add_option("-j,--jobs", options.jobs, "Compilers at once; as many as CPUs if not given")
       ->type_name("N")
-      ->check(CLI::Range(1U, 1024U).description(""));
+      ->check(whole_number(1, 1024));
   app.add_option("--cache", options.cache, "The folder of what was built before")->type_name("DIR");
   app.add_option("--compiler", options.compiler, "The C++ compiler")->type_name("COMMAND");
   app.add_option("--depfile", options.depfile,
@@ -220,7 +237,7 @@ void describe_exec(CLI::App& app, ExecOptions& options) {
       "  strata exec --timeout 60 -- ./test\n"
       "  strata exec --timeout 300 --report hang.txt -- python3 -m pytest tests");
   app.formatter(std::make_shared<RunFormatter>());
-  const auto not_negative = CLI::Range(0.0, 1e9).description("");
+  const auto not_negative = finite_number(0, kLongest);
   app.add_option("--timeout", options.timeout, "Report and end it after so many seconds")
       ->type_name("SECONDS")
       ->check(not_negative);

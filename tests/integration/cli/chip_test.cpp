@@ -77,6 +77,74 @@ TEST_F(StrataChip, ACommandLineThatMakesNoSenseIsRefusedByName) {
   EXPECT_EQ(strata_command({"chip"}).code(), 2);
 }
 
+TEST_F(StrataChip, NumbersThatMakeNoSenseAreRefusedByNameBeforeAnythingStarts) {
+  struct Bad {
+    const char* option;
+    const char* value;
+  };
+  for (const auto& [option, value] : {
+           Bad{"--time-limit", "nan"},
+           Bad{"--time-limit", "1e300"},
+           Bad{"--time-limit", "0"},
+           Bad{"--time-limit", "-1"},
+           Bad{"--window", "-1"},
+           Bad{"--window", "0"},
+           Bad{"--window", "1e3"},
+           Bad{"--heap", "0"},
+           Bad{"--heap", "-1"},
+           Bad{"--heap", "63"},
+           Bad{"--tolerance", "nan"},
+           Bad{"--repeat", "0"},
+           Bad{"--repeat", "-1"},
+           Bad{"--explore", "-1"},
+           Bad{"--seed", "-1"},
+       }) {
+    const auto result = chip_command(file("none.json"), {option, value});
+    EXPECT_EQ(result.code(), 2) << option << " " << value;
+    EXPECT_THAT(result.err, HasSubstr(option)) << value;
+    EXPECT_THAT(result.err, Not(HasSubstr("none.json"))) << "the program was looked for first";
+  }
+  for (const char* const platform :
+       {"a2a3sim:heap=1", "a2a3sim:memory=0", "cpu:window=0", "a2a3sim:clusters=1,clusters=2"}) {
+    const auto result = chip_command(file("none.json"), {"-p", platform});
+    EXPECT_EQ(result.code(), 2) << platform;
+    EXPECT_THAT(result.err, HasSubstr(platform));
+  }
+}
+
+TEST_F(StrataChip, ArgumentsThatDoNotFitTheProgramAreRefusedBeforeTheRun) {
+  const auto refused = [&](std::vector<std::string> more, const char* text) {
+    const auto result = chip_command(kVectorAdd, std::move(more));
+    EXPECT_EQ(result.code(), 2) << text;
+    EXPECT_THAT(result.err, HasSubstr(text));
+    EXPECT_EQ(result.out, "") << "something was started";
+  };
+  refused({"--tensor", "a=random:1:int32[1000]"}, "its elements are int32");
+  refused(with({"--tensor", "sum=zeros:[1000]", "--scalar", "tile=128"}),
+          "the scalar was given before");
+  refused(with({"--tensor", "sum=zeros:[1000]", "--output", "sum=" + file("none/sum.npy")}),
+          "there is no folder");
+  refused(with({"--tensor", "sum=zeros:[1000]", "--output", "sum=" + file(".")}), "a folder");
+  refused({"--tensor", "a=" + file(".")}, "it is a folder");
+  refused({"--tensor", "a=/dev/zero"}, "it is not an .npy file");
+  refused({"--tensor", "a=random:1:[8]", "--tensor", "b=random:2:[8]", "--tensor", "sum=zeros:[8]",
+           "--scalar", "tile=300:int8"},
+          "300 does not fit in int8");
+}
+
+TEST_F(StrataChip, ATensorThatCanNotBeComparedIsRefusedBeforeTheRun) {
+  ASSERT_EQ(chip_command(kVectorAdd,
+                         with({"--tensor", "sum=zeros:[1000]", "--output", "a=" + file("a.npy")}))
+                .code(),
+            0);
+  const auto result = chip_command(
+      kVectorAdd, {"--tensor", "a=random:1:[8]", "--tensor", "b=random:2:[8]", "--tensor",
+                   "sum=zeros:[8]", "--scalar", "tile=8", "--expect", "sum=" + file("a.npy")});
+  EXPECT_EQ(result.code(), 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--expect sum"), HasSubstr("float32[1000]"),
+                                HasSubstr("float32[8]")));
+}
+
 TEST_F(StrataChip, ARunThatFailsIsToldWithItsReason) {
   const auto result = planted(77, {});
   EXPECT_EQ(result.code(), 1);
@@ -95,6 +163,24 @@ TEST_F(StrataChip, ExploringFindsAMissingEdgeAndTheSeedThatRepeatsIt) {
       planted(104, {"--explore", "1", "--seed", seed.substr(0, seed.find_first_of(" \n"))});
   EXPECT_EQ(again.code(), 1);
   EXPECT_EQ(again.err, found.err);
+}
+
+TEST_F(StrataChip, ExploringTellsTheSeedOfARunThatFailsInTheOrderOfSubmissionToo) {
+  const auto result = planted(77, {"--explore", "5", "--seed", "9"});
+  EXPECT_EQ(result.code(), 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("with seed 0, the order of submission, the run failed"),
+                    HasSubstr("[orchestration_failed]"), HasSubstr("--explore 1 --seed 0")));
+}
+
+TEST_F(StrataChip, ACrashIsReportedOnce) {
+  const auto result = chip_command(std::string(STRATA_TEST_CHIP_PROGRAMS) + "/ways/program.json",
+                                   {"--tensor", "x=zeros:[16]", "--scalar", "way=4", "--scalar",
+                                    "argument=0", "-p", "a2a3sim:clusters=1"});
+  EXPECT_EQ(result.code(), 1);
+  const std::size_t first = result.err.find("[kernel_crashed]");
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("[kernel_crashed]", first + 1), std::string::npos) << result.err;
 }
 
 TEST_F(StrataChip, ExploringSaysSoIfNothingDiffers) {

@@ -94,7 +94,13 @@ TEST(Platform, AWrongSettingIsRefusedWithThoseThereAre) {
   expect_refused("a2a3sim:", ErrorCode::unknown_platform, {"name=value"});
   expect_refused("a2a3sim:aivs=3", ErrorCode::unknown_platform, {"'aivs'", "from 0 to 2"});
   expect_refused("a2a3sim:memory=12Q", ErrorCode::unknown_platform, {"'12Q'", "'memory'"});
-  expect_refused("a2a3sim:memory=99999999999T", ErrorCode::unknown_platform, {"too large"});
+  expect_refused("a2a3sim:memory=99999999999T", ErrorCode::unknown_platform,
+                 {"'memory' must be from 1 to 64T"});
+  expect_refused("a2a3sim:memory=0", ErrorCode::unknown_platform, {"'memory' must be from 1"});
+  expect_refused("a2a3sim:heap=0", ErrorCode::unknown_platform, {"'heap' must be from 64"});
+  expect_refused("a2a3sim:heap=63", ErrorCode::unknown_platform, {"'heap' must be from 64"});
+  expect_refused("a2a3sim:clusters=2,heap=1M,clusters=3", ErrorCode::unknown_platform,
+                 {"'clusters' is there twice"});
   expect_refused("a2a3sim:staging=yes", ErrorCode::unknown_platform, {"'yes'", "'staging'"});
   expect_refused("a2a3sim:clusters=-1", ErrorCode::unknown_platform, {"'-1'"});
 }

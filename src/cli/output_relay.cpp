@@ -43,6 +43,7 @@ struct OutputRelay::State {
   bool stopping = false;  ///< The reader ends once the pipe is empty.
   bool read_all = false;  ///< The reader has ended.
   bool broken = false;    ///< Nobody can take anything any more.
+  int error = 0;          ///< Why: an errno value.
   bool writing = false;   ///< The writer holds bytes that are not in the queue.
   std::uint64_t written = 0;
 
@@ -121,8 +122,8 @@ void OutputRelay::State::write_loop() {
     changed.notify_all();
     lock.unlock();
     std::size_t done = 0;
-    int error = 0;
-    while (done < bytes.size() && error == 0) {
+    int failure = 0;
+    while (done < bytes.size() && failure == 0) {
       const ssize_t got = ::write(target, bytes.data() + done, bytes.size() - done);
       if (got > 0) {
         done += static_cast<std::size_t>(got);
@@ -134,18 +135,19 @@ void OutputRelay::State::write_loop() {
         pollfd wait{.fd = target, .events = POLLOUT, .revents = 0};
         (void)::poll(&wait, 1, -1);
       } else if (errno != EINTR) {
-        error = errno;
+        failure = errno;
       }
     }
     lock.lock();
     writing = false;
-    if (error != 0) {
+    if (failure != 0) {
       broken = true;
+      error = failure;
       queue.clear();
       wake.signal();
     }
     changed.notify_all();
-    if (error != 0) return;
+    if (failure != 0) return;
   }
 }
 
@@ -228,6 +230,11 @@ bool OutputRelay::finish(std::chrono::milliseconds patience) {
     if (state_->read_all && state_->all_written()) return true;
     if (!done) return false;
   }
+}
+
+int OutputRelay::error() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->error;
 }
 
 }  // namespace strata::cli

@@ -51,6 +51,8 @@ class OutputRelay {
   /// Nobody writes any more: passes on what is left. False if `patience` was over and nobody had
   /// taken a byte in all of it; the rest is lost then.
   bool finish(std::chrono::milliseconds patience);
+  /// The errno value with which the target has refused to take any more; 0 if it has not.
+  [[nodiscard]] int error() const;
 
  private:
   struct State;

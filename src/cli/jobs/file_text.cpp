@@ -1,6 +1,7 @@
 #include "cli/jobs/file_text.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -41,6 +42,12 @@ void write_file(int fd, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t got = ::write(fd, text.data() + done, text.size() - done);
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {
+      // Somebody has made it non-blocking, for whom we share it with.
+      pollfd wait{.fd = fd, .events = POLLOUT, .revents = 0};
+      (void)::poll(&wait, 1, -1);
+      continue;
+    }
     if (got < 0) os::throw_errno("write a file");
     done += static_cast<std::size_t>(got);
   }

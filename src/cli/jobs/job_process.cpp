@@ -56,14 +56,22 @@ JobProcess::JobProcess(const JobRequest& request)
                                            {orders.get(), kOrderFd}},
                            .own_process_group = true,
                            .die_with_parent = false});
-  overdue_at_ =
-      request.timeout > 0 ? after_seconds(request.timeout + request.grace) : os::Deadline::never();
+  if (request.timeout > 0) {
+    due_at_ = os::Deadline::after(std::chrono::duration<double>(request.timeout));
+    overdue_at_ = after_seconds(request.timeout + request.grace);
+  }
 }
 
 void JobProcess::tell(Order order) {
   const char byte = static_cast<char>(order);
   (void)!::write(orders_.get(), &byte, 1);  // That it has ended meanwhile is no matter.
+  due_at_ = os::earlier(due_at_, os::Deadline::after(0s));
+  let_go_on();
   overdue_at_ = os::earlier(overdue_at_, after_seconds(order == Order::kill ? 0 : grace_));
+}
+
+void JobProcess::let_go_on() const {
+  if (due_at_.passed()) (void)supervisor_.send(SIGCONT);
 }
 
 std::optional<JobEnd> JobProcess::taken(const std::vector<pid_t>& others) {

@@ -33,6 +33,9 @@ class JobProcess {
 
   /// It has its grace, and then time for the rest, until it is overdue.
   void tell(Order order);
+  /// Once the job's time is over: lets a supervisor go on that its job has stopped. To be called
+  /// now and then.
+  void let_go_on() const;
   /// How the job ended, once it has. `others` are the supervisors that run, of whose jobs none is
   /// touched when something of this one is left.
   [[nodiscard]] std::optional<JobEnd> taken(const std::vector<pid_t>& others);
@@ -48,6 +51,7 @@ class JobProcess {
   os::UniqueFd result_;
   os::UniqueFd output_;
   double grace_;
+  os::Deadline due_at_;
   os::Deadline overdue_at_;
   os::Deadline::Clock::time_point start_ = os::Deadline::Clock::now();
 };

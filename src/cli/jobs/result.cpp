@@ -122,6 +122,10 @@ Attempt judge(const Expectation& expectation, JobEnd end) {
       attempt.reason = end.error;
       break;
   }
+  const bool told = end.cause == JobEnd::Cause::not_started || end.cause == JobEnd::Cause::lost;
+  if (!told && !end.error.empty()) {
+    attempt.reason += (attempt.reason.empty() ? "" : "; ") + end.error;
+  }
   attempt.end = std::move(end);
   return attempt;
 }

@@ -42,7 +42,7 @@ struct JobEnd {
   };
   Cause cause = Cause::itself;
   os::ExitStatus status;
-  std::string error;
+  std::string error;  ///< What went wrong around it.
   double seconds = 0;
   double cpu_seconds = 0;
   long resident_kib = 0;  ///< The most that one of its processes had.

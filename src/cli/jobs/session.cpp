@@ -104,12 +104,22 @@ SessionResult Session::run() {
     take_ended();
     check_deadlines();
   }
-  for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    if (result_.jobs[i].outcome == Outcome::not_run && result_.jobs[i].reason.empty())
-      finish(i, Outcome::not_run, stopped_);
-  }
+  settle_what_waits();
   result_.seconds = now();
   return std::move(result_);
+}
+
+/// Once no more is started: one that should have been tried again is what it was.
+void Session::settle_what_waits() {
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    const JobResult& of = result_.jobs[i];
+    if (of.outcome != Outcome::not_run || !of.reason.empty()) continue;
+    if (of.attempts.empty()) {
+      finish(i, Outcome::not_run, stopped_);
+    } else {
+      finish(i, of.attempts.back().outcome, of.attempts.back().reason);
+    }
+  }
 }
 
 /// That one can't be started may mean the same of others.
@@ -231,6 +241,7 @@ void Session::check_deadlines() {
          fmt::format("the session's time-out, {:g} s, has passed", *options_.session_timeout));
   }
   for (std::size_t i = 0; i < running_.size(); ++i) {
+    running_[i].process.let_go_on();
     if (!running_[i].process.overdue_at().passed()) continue;
     JobEnd end = running_[i].process.end_by_force(others_than(running_[i]));
     const Plan::Start start = std::move(running_[i].start);

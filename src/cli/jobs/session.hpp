@@ -52,6 +52,7 @@ class Session {
     JobProcess process;
   };
   void settle_unreachable();
+  void settle_what_waits();
   void start_what_can_be();
   void start(const Plan::Start& start);
   void wait();

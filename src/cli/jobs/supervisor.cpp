@@ -116,7 +116,12 @@ class Supervision {
         break;
       }
     }
-    if (!output_.finish(kPatienceWithFile)) end_.error = "the end of its output could not be kept";
+    const bool all = output_.finish(kPatienceWithFile);
+    if (output_.error() != 0) {
+      end_.error = fmt::format("its output could not be kept: {}", std::strerror(output_.error()));
+    } else if (!all) {
+      end_.error = "the end of its output could not be kept";
+    }
     rusage usage{};
     (void)::getrusage(RUSAGE_CHILDREN, &usage);
     end_.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);

@@ -96,6 +96,17 @@ subprocess.run([sys.executable, "-c", "import time\ndef inner():\n  time.sleep(1
   EXPECT_THAT(all_python(executed.report), HasSubstr("in inner"));
 }
 
+TEST_F(StrataExecPython, BelowTwoOfThemItIsExplainedByEither) {
+  const std::string path = script("import time\ndef inner():\n  time.sleep(1000)\ninner()\n");
+  const std::vector<std::string> soon = {"--timeout", "1.5", "--grace", "0.5"};
+  const std::vector<std::string> inner = strata_with({"exec", "--", "python3", path});
+  EXPECT_THAT(all_python(execute(soon, inner).report), HasSubstr("in inner"));
+  const Program::Result outer = strata_command(
+      {"exec", "--", STRATA_COMMAND_PATH, "exec", "--timeout", "1.5", "--", "python3", path});
+  EXPECT_EQ(outer.code(), 124);
+  EXPECT_THAT(outer.err, HasSubstr("in inner"));
+}
+
 TEST_F(StrataExecPython, AProgramThatHasAnsweredGoesOn) {
   // Looked at by `strata dump` while it computes and waits.
   const std::string path = script(R"py(

@@ -107,6 +107,14 @@ TEST(StrataTestHang, AStoppedJobIsExplainedAndEnded) {
   EXPECT_THAT(verdict_of(tested.attempt("a").at("report")), HasSubstr("is stopped by a signal"));
 }
 
+TEST(StrataTestHang, AJobThatStopsItsSupervisorIsExplainedAndEndedAllTheSame) {
+  const NothingLeft nothing(mark_children());
+  const Tested tested =
+      run_jobs({job("a", "kill -STOP $PPID; exec {stuck} fork futex"), job("b", "true")}, kSoon);
+  expect_explained(tested, "stuck_on_a_futex", 1);
+  EXPECT_EQ(tested.outcome("b"), "passed");
+}
+
 TEST(StrataTestHang, NoLineUpToTheTimeOutIsLost) {
   const Tested tested = run_jobs({stuck_job({"fork", "count"})}, kSoon);
   EXPECT_EQ(tested.outcome("a"), "hung");

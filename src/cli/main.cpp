@@ -304,7 +304,7 @@ void describe_test(CLI::App& app, TestOptions& options) {
       "  strata test --gtest build/unit_tests -R 'Queue' --retries 2\n"
       "  strata test --ctest build --rerun-failed");
   describe_test_sources(app, options);
-  const auto seconds = CLI::Range(0.001, 1e9).description("");
+  const auto seconds = finite_number(kShortest, kLongest);
   app.add_option("--devices", options.devices, "Ids of the devices that jobs share: 0-7")
       ->type_name("IDS");
   app.add_option("-j,--jobs", options.jobs, "Jobs at once (as many as CPUs)")
@@ -318,7 +318,7 @@ void describe_test(CLI::App& app, TestOptions& options) {
       ->check(seconds);
   app.add_option("--grace", options.grace, "Seconds between SIGTERM and SIGKILL (5)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 1e9).description(""));
+      ->check(finite_number(0, kLongest));
   app.add_flag("-x,--exitfirst", options.exit_first, "End all after the first failure");
   app.add_option("--retries", options.retries, "Try failed jobs again, up to so many times")
       ->type_name("N");

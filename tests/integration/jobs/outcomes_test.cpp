@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -75,7 +76,9 @@ TEST(StrataTest, IsZeroIfAllIsWellAndOutputIsPrintedOnRequest) {
 }
 
 TEST(StrataTest, WhatMakesNoSenseIs2AndRunsNothing) {
-  const JobFolder folder(std::vector<json>{job("a", fmt::format("touch {}", "ran"))});
+  const TempDir elsewhere;
+  const std::string ran = elsewhere.path() / "ran";
+  const JobFolder folder(std::vector<json>{job("a", "touch " + ran)});
   const auto code_of = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "test");
     return strata_command(words).code();
@@ -86,9 +89,11 @@ TEST(StrataTest, WhatMakesNoSenseIs2AndRunsNothing) {
   EXPECT_EQ(code_of({"--gtest", "/bin/false"}), 2);
   EXPECT_EQ(code_of({"--file", folder.jobs_path(), "--devices", "3-1"}), 2);
   EXPECT_EQ(code_of({"--file", folder.jobs_path(), "--timeout", "0"}), 2);
+  EXPECT_EQ(code_of({"--file", folder.jobs_path(), "--session-timeout", "nan"}), 2);
   EXPECT_EQ(code_of({"--file", folder.jobs_path(), "-R", "("}), 2);
   EXPECT_EQ(code_of({"--file", folder.jobs_path(), "--rerun-failed"}), 2);
   EXPECT_EQ(code_of({"--file", folder.jobs_path(), "--", "x"}), 2);
+  EXPECT_FALSE(std::filesystem::exists(ran));
 }
 
 TEST(StrataTest, AnEmptyListOfJobsIsAnError) {

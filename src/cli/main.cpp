@@ -22,8 +22,10 @@ namespace {
 /// Seconds that a run or a program can be given: a nanosecond to thirty years.
 constexpr double kShortest = 1e-9;
 constexpr double kLongest = 1e9;
-/// Of one chip program: --explore, --repeat.
+/// Of one thing: --explore, --repeat, --retries.
 constexpr std::uint64_t kMostRuns = 1'000'000'000;
+/// Of `strata test` at once.
+constexpr std::uint64_t kMostJobs = 100'000;
 
 class RunFormatter : public CLI::Formatter {
  public:
@@ -309,7 +311,7 @@ void describe_test(CLI::App& app, TestOptions& options) {
       ->type_name("IDS");
   app.add_option("-j,--jobs", options.jobs, "Jobs at once (as many as CPUs)")
       ->type_name("N")
-      ->check(CLI::Range(1U, 100'000U).description(""));
+      ->check(whole_number(1, kMostJobs));
   app.add_option("--timeout", options.timeout, "Of each job that has none of its own (1500)")
       ->type_name("SECONDS")
       ->check(seconds);
@@ -321,12 +323,14 @@ void describe_test(CLI::App& app, TestOptions& options) {
       ->check(finite_number(0, kLongest));
   app.add_flag("-x,--exitfirst", options.exit_first, "End all after the first failure");
   app.add_option("--retries", options.retries, "Try failed jobs again, up to so many times")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(0, kMostRuns));
   app.add_option("--output", options.output, "Print the output of failed jobs, all, or none")
       ->type_name("WHICH")
       ->check(CLI::IsMember({"failed", "all", "none"}).description(""));
   app.add_option("--slowest", options.slowest, "Jobs that are named for their time (5)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(0, kMostRuns));
   app.add_option("--junit", options.junit, "Write the results as JUnit's XML")->type_name("FILE");
   app.add_option("--json", options.json, "Write the results as JSON")->type_name("FILE");
   app.add_option("--state", options.state, "Where to remember what failed, and times")

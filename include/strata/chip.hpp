@@ -66,15 +66,23 @@ class Launch {
     copy.flags_ |= kTogether;
     return copy;
   }
+  /// As dumped() of every argument of the task.
+  [[nodiscard]] Launch dumped() const noexcept {
+    Launch copy = *this;
+    copy.flags_ |= kDumped;
+    return copy;
+  }
 
   // --- For the runtime ---
   static constexpr std::uint8_t kTogether = 1;
   static constexpr std::uint8_t kPredicated = 2;  ///< The last tensor argument is the condition.
+  static constexpr std::uint8_t kDumped = 4;
   /// Kernels by ClusterLane; KernelId::kNone where the lane is not used.
   [[nodiscard]] std::span<const std::uint16_t, 3> kernels() const noexcept { return kernels_; }
   [[nodiscard]] std::uint32_t block_count() const noexcept { return blocks_; }
   [[nodiscard]] bool starts_together() const noexcept { return (flags_ & kTogether) != 0; }
   [[nodiscard]] bool predicated() const noexcept { return (flags_ & kPredicated) != 0; }
+  [[nodiscard]] bool all_dumped() const noexcept { return (flags_ & kDumped) != 0; }
   [[nodiscard]] Compare compare() const noexcept { return compare_; }
   [[nodiscard]] std::int64_t operand() const noexcept { return operand_; }
   [[nodiscard]] const chip::KernelSet* set() const noexcept { return set_; }

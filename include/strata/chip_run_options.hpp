@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace strata {
 
@@ -41,6 +42,12 @@ struct ChipRunOptions {
   /// Keep what was counted: the task's value is a JSON object with `tasks`, `edges` and
   /// `heap_peak_bytes`, and with `graph` if that is kept, too.
   bool keep_stats = false;
+  /// If not empty, a folder for the arguments of tasks that are marked (dumped(),
+  /// Launch::dumped()): what a task reads, as it begins, and what it has written, as it ends, as
+  /// .npy files, with a list of them. Absolute, as the chip's process has its own current folder.
+  /// Each run makes a folder of its own in it; see docs/how-to/dump-arguments.md.
+  std::string dump_to = {};
+  bool dump_all = false;  ///< Those of all tasks, marked or not.
   friend bool operator==(const ChipRunOptions&, const ChipRunOptions&) = default;
 };
 

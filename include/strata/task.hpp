@@ -36,6 +36,7 @@ struct TensorArg {
       nullptr;  ///< One element's bytes: initial value of storage given by this task.
   Access access = Access::in;
   Tracking tracking = Tracking::full;  ///< The weaker of this and tensor->tracking() counts.
+  bool dumped = false;                 ///< See dumped().
 };
 
 /// The task reads the tensor.
@@ -64,6 +65,13 @@ struct TensorArg {
 }
 [[nodiscard]] inline TensorArg no_dep(TensorArg arg) noexcept {
   arg.tracking = Tracking::no_dep;
+  return arg;
+}
+
+/// The argument, to be written to a file in runs that ask for it (ChipRunOptions::dump_to). Nothing
+/// else changes.
+[[nodiscard]] inline TensorArg dumped(TensorArg arg) noexcept {
+  arg.dumped = true;
   return arg;
 }
 

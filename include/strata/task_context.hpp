@@ -27,8 +27,9 @@ struct TensorRecord {
   Access access;
   Tracking tracking;
   std::uint8_t rank;
-  std::uint32_t flags;  ///< For the engine.
+  std::uint32_t flags;  ///< kDumped; the others are the engine's.
 };
+inline constexpr std::uint32_t kDumped = 2;  ///< TensorArg::dumped
 
 /// One body's arguments.
 struct ArgumentBlock {

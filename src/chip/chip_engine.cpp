@@ -27,21 +27,22 @@ class RunProgress : public CoreProgress {
 
 ChipEngine::ChipEngine(CorePool& pool, Gathering& gathering, std::size_t window, std::size_t heap,
                        ipc::SpinnerBudget* budget)
-    : window_(window), heap_(heap) {
-  const auto lane = std::make_shared<CoreLane>(pool);
+    : lane_(std::make_shared<CoreLane>(pool)), window_(window), heap_(heap) {
   EngineOptions options;
-  options.kinds = {{.name = "cores", .external = {lane}, .depth = static_cast<unsigned>(window)}};
+  options.kinds = {{.name = "cores", .external = {lane_}, .depth = static_cast<unsigned>(window)}};
   options.window = window;
   options.heap = heap;
   options.window_setting = "ChipRunOptions::window (or STRATA_CHIP_WINDOW)";
   options.heap_setting = "ChipRunOptions::heap (or STRATA_CHIP_HEAP)";
   options.progress = std::make_shared<RunProgress>(pool, gathering, budget);
   engine_ = std::make_unique<Engine>(std::move(options));
-  lane->set_engine(*engine_);
+  lane_->set_engine(*engine_);
   empty_ = engine_->add_buffer(nullptr, 0);
 }
 
 ChipEngine::~ChipEngine() = default;
+
+void ChipEngine::set_dump(ArgumentDump* dump) noexcept { lane_->set_dump(dump); }
 
 BufferId ChipEngine::buffer(const AddressRange& range, std::uint64_t run) {
   for (KnownBuffer& known : buffers_) {

@@ -22,6 +22,9 @@
 
 namespace strata::chip {
 
+class ArgumentDump;
+class CoreLane;
+
 class ChipEngine {
  public:
   /// `gathering`: let go of by whoever waits.
@@ -32,6 +35,7 @@ class ChipEngine {
   ChipEngine& operator=(const ChipEngine&) = delete;
 
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
+  void set_dump(ArgumentDump* dump) noexcept;
   [[nodiscard]] std::size_t window() const noexcept { return window_; }
   [[nodiscard]] std::size_t heap() const noexcept { return heap_; }
 
@@ -61,6 +65,7 @@ class ChipEngine {
   };
   void drop_buffers(std::uint64_t run);
 
+  const std::shared_ptr<CoreLane> lane_;
   const std::size_t window_;
   const std::size_t heap_;
   std::unique_ptr<Engine> engine_;

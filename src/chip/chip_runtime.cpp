@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/duration_text.hpp"
+#include "chip/argument_dump.hpp"
 #include "chip/check.hpp"
 #include "chip/chip_engine.hpp"
 #include "chip/current_orchestration.hpp"
@@ -75,6 +76,7 @@ class ChipRuntime::Impl {
   [[nodiscard]] Outcome run_watched(const ChipRunRequest& request);
   [[nodiscard]] Outcome run_until(const ChipRunRequest& request, Clock::time_point deadline);
   [[nodiscard]] std::vector<NamedBuffer> names_of_memory() const;
+  void begin_dump(const ChipRunRequest& request);
   void begin_special(const ChipRunRequest& request);
   void end_special(const ChipRunRequest& request, Outcome& outcome);
   [[nodiscard]] std::string busy_text() const;
@@ -90,6 +92,7 @@ class ChipRuntime::Impl {
   RunScene scene_;
   OrchestrationMode mode_ = OrchestrationMode::device;
   std::unique_ptr<CheckSession> check_;
+  std::unique_ptr<ArgumentDump> dump_;
   std::uint64_t runs_ = 0;
   ErrorCode stuck_ = ErrorCode::none;  ///< Why no more runs are taken.
   OrchestrationClock clock_;
@@ -318,8 +321,22 @@ ChipRunResult ChipRuntime::Impl::run(const ChipRunRequest& request) {
   return result;
 }
 
-/// Checking and exploring.
+void ChipRuntime::Impl::begin_dump(const ChipRunRequest& request) {
+  const std::string& program = request.program->info().name;
+  dump_ = std::make_unique<ArgumentDump>(ArgumentDump::Options{.folder = request.options.dump_to,
+                                                               .program = program,
+                                                               .run = scene_.number,
+                                                               .all = request.options.dump_all});
+  scene_.engine->set_dump(dump_.get());
+  if (options_.log) {
+    options_.log(
+        fmt::format("{}: arguments of tasks are written to {}", program, dump_->folder().string()));
+  }
+}
+
+/// What not every run has: dumping, checking, exploring.
 void ChipRuntime::Impl::begin_special(const ChipRunRequest& request) {
+  if (!request.options.dump_to.empty()) begin_dump(request);
   if (request.options.check) {
     check_ = std::make_unique<CheckSession>(request.program->info());
     pool_.set_check(check_.get());
@@ -329,14 +346,22 @@ void ChipRuntime::Impl::begin_special(const ChipRunRequest& request) {
 
 void ChipRuntime::Impl::end_special(const ChipRunRequest& request, Outcome& outcome) {
   if (request.options.explore_seed) pool_.stop_exploring();
-  if (check_ == nullptr) return;
-  pool_.set_check(nullptr);
-  try {
-    check_->finish(outcome.error);
-  } catch (...) {
-    outcome.error = std::current_exception();
+  const auto finish = [&outcome](auto& part) {
+    try {
+      part->finish(outcome.error);
+    } catch (...) {
+      outcome.error = std::current_exception();
+    }
+    part.reset();
+  };
+  if (dump_ != nullptr) {
+    scene_.engine->set_dump(nullptr);
+    finish(dump_);
   }
-  check_.reset();
+  if (check_ != nullptr) {
+    pool_.set_check(nullptr);
+    finish(check_);
+  }
 }
 
 // ---- ChipRuntime --------------------------------------------------------------------------------

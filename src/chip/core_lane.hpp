@@ -11,8 +11,10 @@
 // Thread safety: as ExternalLane and ProgressSource ask; set_engine() before the first run.
 #pragma once
 
+#include <atomic>
 #include <string>
 
+#include "chip/argument_dump.hpp"
 #include "chip/core_pool.hpp"
 #include "ipc/spinner_budget.hpp"
 #include "os/cpu.hpp"
@@ -33,16 +35,25 @@ class CoreLane : public ExternalLane, private TaskSink {
                             std::string(context.name()) +
                             "' is not a launch of kernels; a chip runs nothing else");
     }
+    ArgumentDump* const dump = dump_.load(std::memory_order_acquire);
+    if (dump != nullptr) [[unlikely]]
+      dump->begin(id, context, *launch);
     pool_.start(id, context, *launch, *this);
   }
   void cancellation() override { pool_.wake_waits(); }
+  /// Tells of each task that begins and ends; between runs. Null: of none.
+  void set_dump(ArgumentDump* dump) noexcept { dump_.store(dump, std::memory_order_release); }
 
  private:
   void ended(DispatchId dispatch, const std::exception_ptr& error) override {
+    ArgumentDump* const dump = dump_.load(std::memory_order_acquire);
+    if (dump != nullptr) [[unlikely]]
+      dump->end(dispatch, error == nullptr);
     engine_->complete(dispatch, error);
   }
   CorePool& pool_;
   Engine* engine_ = nullptr;
+  std::atomic<ArgumentDump*> dump_{nullptr};  ///< Acquire: a core sees what it points to.
 };
 
 /// Whoever waits in the engine acts as a core meanwhile.

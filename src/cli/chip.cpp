@@ -45,6 +45,9 @@ ChipRunOptions run_options(const ChipCommandOptions& options) {
         std::chrono::duration<double>(*options.time_limit));
   }
   run.check = options.check;
+  // The chip's process is another one, with a current folder that may be another.
+  if (!options.dump_to.empty()) run.dump_to = std::filesystem::absolute(options.dump_to).string();
+  run.dump_all = options.dump_all;
   return run;
 }
 

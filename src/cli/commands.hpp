@@ -39,6 +39,8 @@ struct ChipCommandOptions {
   std::uint64_t seed = 1;
   unsigned repeat = 1;
   std::string compiler;  ///< Empty: the usual one.
+  std::string dump_to;   ///< A folder for the arguments of tasks; empty: none.
+  bool dump_all = false;
   bool check = false;
 };
 /// Runs a chip program and prints what came of it; 1 if it failed or its results are not right.

@@ -126,6 +126,12 @@ void describe_chip(CLI::App& app, ChipCommandOptions& options) {
       ->type_name("N")
       ->check(whole_number(1, kMostRuns))
       ->excludes("--explore");
+  auto* const dump =
+      app.add_option("--dump", options.dump_to,
+                     "Write what marked tasks read and have written to files in this folder")
+          ->type_name("FOLDER");
+  app.add_flag("--dump-all", options.dump_all, "The same for all tasks, marked or not")
+      ->needs(dump);
   app.add_option("--compiler", options.compiler, "The C++ compiler, to build program.json")
       ->type_name("COMMAND");
 }

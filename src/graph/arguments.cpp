@@ -31,8 +31,8 @@ std::byte* place_part(TaskNode& task, TaskPart& to, const PartSpec& part, bool t
   to.arguments.tensor_count = static_cast<std::uint32_t>(part.tensors.size());
   for (const TensorArg& arg : part.tensors) {
     const Tensor& tensor = *arg.tensor;
-    write_record(*record, tensor, arg.access, arg.tracking, dims, tracked, buffers);
-    if (record->flags == kCountedStorage) [[unlikely]] {
+    write_record(*record, tensor, arg.access, arg.tracking, arg.dumped, dims, tracked, buffers);
+    if ((record->flags & kCountedStorage) != 0) [[unlikely]] {
       task.counted_storage = true;
       buffers.at(tensor.buffer()).holders.fetch_add(1, std::memory_order_relaxed);
     }

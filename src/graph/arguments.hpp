@@ -18,7 +18,7 @@ void place_arguments(TaskNode& task, const NodeSpec& spec, bool tracked, BufferT
 /// into its place: a copy of what was just written in smaller pieces would stall. The task holds
 /// the buffer if that is of the heap or nobody else will know that it is used. Graph lock held.
 inline void write_record(detail::TensorRecord& record, const Tensor& tensor, Access access,
-                         Tracking tracking, const std::int64_t* dims, bool tracked,
+                         Tracking tracking, bool dumped, const std::int64_t* dims, bool tracked,
                          BufferTable& buffers) {
   const BufferRecord& buffer = buffers.at(tensor.buffer());
   const Tracking weaker = std::max(tracking, tensor.tracking());
@@ -32,7 +32,7 @@ inline void write_record(detail::TensorRecord& record, const Tensor& tensor, Acc
   record.access = access;
   record.tracking = weaker;
   record.rank = static_cast<std::uint8_t>(tensor.rank());
-  record.flags = counted ? kCountedStorage : 0;
+  record.flags = (counted ? kCountedStorage : 0) | (dumped ? detail::kDumped : 0);
 }
 
 /// Moves the bodies back to where they came from, for a submission that is refused after all.

@@ -51,7 +51,7 @@ struct TensorAccess {
 };
 
 /// Flag of detail::TensorRecord: the task holds a reference on the buffer's storage.
-inline constexpr std::uint32_t kCountedStorage = 1;
+inline constexpr std::uint32_t kCountedStorage = 1;  // detail::kDumped is another flag.
 
 /// An orchestration that waits for its turn on a tensor.
 struct HostWait {

@@ -39,6 +39,7 @@ struct RecordedArgument {
   Access access = Access::in;
   Tracking tracking = Tracking::full;
   bool allocates = false;
+  bool dumped = false;
   std::vector<std::byte> fill;
 };
 

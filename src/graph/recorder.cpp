@@ -116,6 +116,7 @@ void RecorderState::record_part(RecordedTask& task, Body& body, std::span<const 
     RecordedArgument& recorded = part.tensors.emplace_back();
     recorded.access = arg.access;
     recorded.tracking = arg.tracking;
+    recorded.dumped = arg.dumped;
     if (!arg.tensor->has_storage()) {
       if (arg.access != Access::out || arg.allocate == nullptr) {
         throw InvalidArgument(where + ": a tensor without storage can only be an out() argument");

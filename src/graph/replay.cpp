@@ -142,7 +142,8 @@ void Replay::submit_each(std::uint32_t first, std::uint32_t count) {
     for (std::size_t p = 0; p < task.parts.size(); ++p) {
       const RecordedPart& part = task.parts[p];
       for (const RecordedArgument& argument : part.tensors) {
-        TensorArg arg{.access = argument.access, .tracking = argument.tracking};
+        TensorArg arg{
+            .access = argument.access, .tracking = argument.tracking, .dumped = argument.dumped};
         if (argument.allocates) {
           Tensor& fresh = temporaries_[argument.place.index];
           fresh = Tensor(argument.tensor.dtype(), argument.tensor.shape());

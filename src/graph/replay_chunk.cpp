@@ -77,9 +77,10 @@ std::shared_ptr<Binding> Replay::make_binding() {
       const std::int64_t* const at = binding->dims.data() + binding->dims.size();
       binding->dims.insert(binding->dims.end(), tensor.shape().begin(), tensor.shape().end());
       binding->dims.insert(binding->dims.end(), tensor.strides().begin(), tensor.strides().end());
-      write_record(binding->records.emplace_back(), tensor, argument.access, Tracking::full, at,
+      write_record(binding->records.emplace_back(), tensor, argument.access, Tracking::full,
+                   argument.dumped, at,
                    /*tracked=*/true, engine_.buffers);
-      binding->counted = binding->counted || binding->records.back().flags == kCountedStorage;
+      binding->counted = binding->counted || (binding->records.back().flags & kCountedStorage) != 0;
     }
     for (const Scalar& scalar : task.parts[0].scalars) {
       binding->task_scalars.push_back(

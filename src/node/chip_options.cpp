@@ -51,6 +51,8 @@ ChipRunOptions merged(const ChipRunOptions& first, const ChipRunOptions& second)
   all.check = first.check || second.check;
   all.keep_graph = first.keep_graph || second.keep_graph;
   all.keep_stats = first.keep_stats || second.keep_stats;
+  if (all.dump_to.empty()) all.dump_to = second.dump_to;
+  all.dump_all = first.dump_all || second.dump_all;
   return all;
 }
 
@@ -77,7 +79,9 @@ json to_json(const ChipRunOptions& options) {
           {"check", options.check},
           {"explore_seed", number_or_null(options.explore_seed)},
           {"keep_graph", options.keep_graph},
-          {"keep_stats", options.keep_stats}};
+          {"keep_stats", options.keep_stats},
+          {"dump_to", options.dump_to},
+          {"dump_all", options.dump_all}};
 }
 
 ChipRunOptions run_options_from(const json& value) {
@@ -99,6 +103,8 @@ ChipRunOptions run_options_from(const json& value) {
   options.explore_seed = number_from<std::uint64_t>(fields, "explore_seed");
   options.keep_graph = fields.boolean("keep_graph");
   options.keep_stats = fields.boolean("keep_stats");
+  options.dump_to = fields.text("dump_to");
+  options.dump_all = fields.boolean("dump_all");
   return options;
 }
 

@@ -63,6 +63,27 @@ TEST_F(StrataChip, RepeatedRunsAreTimedAndStartFromTheSameArguments) {
   EXPECT_EQ(once.code(), 0) << once.err;
 }
 
+TEST_F(StrataChip, ArgumentsOfAllTasksAreWrittenToAFolderOnRequest) {
+  const auto result = chip_command(
+      kVectorAdd, with({"--tensor", "sum=zeros:[1000]", "--dump", file("dumped"), "--dump-all"}));
+  EXPECT_EQ(result.code(), 0) << result.err;
+  std::size_t before = 0;
+  std::size_t after = 0;
+  std::size_t lists = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(file("dumped"))) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".before.npy")) ++before;
+    if (name.ends_with(".after.npy")) ++after;
+    if (name == "tasks.jsonl") ++lists;
+  }
+  EXPECT_EQ(before, 8U);  // Two inputs and one output of each of four tasks.
+  EXPECT_EQ(after, 4U);
+  EXPECT_EQ(lists, 1U);
+  const auto alone = chip_command(kVectorAdd, with({"--dump-all"}));
+  EXPECT_EQ(alone.code(), 2);
+  EXPECT_THAT(alone.err, HasSubstr("--dump"));
+}
+
 TEST_F(StrataChip, ACommandLineThatMakesNoSenseIsRefusedByName) {
   const auto tensor = chip_command(kVectorAdd, with({"--tensor", "c=zeros:[3]"}));
   EXPECT_EQ(tensor.code(), 2);

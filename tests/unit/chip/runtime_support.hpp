@@ -191,7 +191,7 @@ class TestChip {
   ChipRuntime runtime_;
 };
 
-inline constexpr ChipRunOptions kDevice{.mode = OrchestrationMode::device};
-inline constexpr ChipRunOptions kHostGraph{.mode = OrchestrationMode::host_graph};
+inline const ChipRunOptions kDevice{.mode = OrchestrationMode::device};
+inline const ChipRunOptions kHostGraph{.mode = OrchestrationMode::host_graph};
 
 }  // namespace strata::chip::test

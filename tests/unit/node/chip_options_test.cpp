@@ -37,6 +37,9 @@ TEST(ChipOptionsTest, WhatTheFirstSaysCountsAndTheSecondFillsTheGaps) {
   EXPECT_TRUE(merged({.check = true}, {.keep_graph = true}).check);
   EXPECT_TRUE(merged({.check = true}, {.keep_graph = true}).keep_graph);
   EXPECT_TRUE(merged({.keep_stats = true}, {}).keep_stats);
+  EXPECT_EQ(merged({.dump_to = "/a"}, {.dump_to = "/b"}).dump_to, "/a");
+  EXPECT_EQ(merged({}, {.dump_to = "/b", .dump_all = true}).dump_to, "/b");
+  EXPECT_TRUE(merged({}, {.dump_to = "/b", .dump_all = true}).dump_all);
 }
 
 std::string refusal(const ChipRunOptions& options) {
@@ -56,6 +59,8 @@ TEST(ChipOptionsTest, WhatMakesNoSenseIsNamed) {
               HasSubstr("[bad_configuration] the options: ChipRunOptions::window is 0"));
   EXPECT_THAT(refusal({.heap = 0}), HasSubstr("heap is 0"));
   EXPECT_THAT(refusal({.threads = 0}), HasSubstr("threads is 0"));
+  EXPECT_EQ(refusal({.dump_to = "/tmp/dumped"}), "(accepted)");
+  EXPECT_THAT(refusal({.dump_to = "dumped"}), HasSubstr("dump_to 'dumped' is no absolute path"));
   EXPECT_THAT(refusal({.time_limit = std::chrono::nanoseconds(0)}), HasSubstr("time_limit is 0"));
 }
 

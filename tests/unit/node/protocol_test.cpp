@@ -103,7 +103,9 @@ TEST(ProtocolTest, ACallableArrivesWhole) {
                                                 .check = true,
                                                 .explore_seed = UINT64_MAX,
                                                 .keep_graph = true,
-                                                .keep_stats = true})}) {
+                                                .keep_stats = true,
+                                                .dump_to = "/tmp/dumped",
+                                                .dump_all = true})}) {
     EXPECT_EQ(callable_from(through_text(to_json(callable))), callable);
   }
 }
@@ -114,10 +116,10 @@ TEST(ProtocolTest, OptionsArriveWholeAtAnyDepth) {
   inner.subs = {{.count = 2, .program = WorkerProgram::this_program, .setup = {}}};
   inner.program = WorkerProgram::this_program;
   WorkerOptions options;
-  options.chips = {{.platform = "a2a3sim:clusters=4",
-                    .run = {.mode = OrchestrationMode::host_graph, .window = 3},
-                    .setup = Callable::in_program("set_up")},
-                   {}};
+  options.chips.resize(2);
+  options.chips[0].platform = "a2a3sim:clusters=4";
+  options.chips[0].run = {.mode = OrchestrationMode::host_graph, .window = 3, .dump_to = "/tmp"};
+  options.chips[0].setup = Callable::in_program("set_up");
   options.next_level = {inner, inner};
   options.next_level[1].next_level = {inner};
   options.setup = Callable::in_library("libx.so", "f");

@@ -1,8 +1,10 @@
-// CommError: ranks of a domain that do not agree, or that are gone.
+// CommError: ranks of a domain that do not agree, or that are gone. BringUpFailed: ranks that did
+// not find each other.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "strata/error.hpp"
 
@@ -21,5 +23,24 @@ class CommError : public Error {
  private:
   Cause cause_;
 };
+
+/// A communicator could not be brought up. All its ranks have been told and none is left in it; it
+/// can be tried again at once.
+class BringUpFailed : public Error {
+ public:
+  enum class Step : std::uint8_t { load_library, root_info, init, barrier, attach, destroy };
+  BringUpFailed(std::uint32_t rank, Step step, const std::string& message)
+      : Error(message), rank_(rank), step_(step) {}
+  /// The rank that failed first, died or did not come through in time.
+  [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
+  [[nodiscard]] Step step() const noexcept { return step_; }
+
+ private:
+  std::uint32_t rank_;
+  Step step_;
+};
+
+/// "root_info", ...
+[[nodiscard]] std::string_view name_of(BringUpFailed::Step step) noexcept;
 
 }  // namespace strata

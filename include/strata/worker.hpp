@@ -30,6 +30,7 @@
 #include "strata/callable.hpp"
 #include "strata/chip_memory.hpp"
 #include "strata/chip_run_options.hpp"
+#include "strata/domain.hpp"
 #include "strata/engine.hpp"
 #include "strata/log_level.hpp"
 #include "strata/orchestration.hpp"
@@ -93,6 +94,10 @@ struct WorkerOptions {
   std::size_t heap = std::size_t{256} << 20;  ///< As in EngineOptions; shared with the workers.
   std::size_t max_open_runs = 8;
   unsigned depth = 16;  ///< Tasks at a worker at once, the running one included; at most 64.
+
+  /// The communication library of domains: "shm" (chips of this host), or "vendor:" and the path of
+  /// a shared object with the vendor's interface (docs/reference/domains.md).
+  std::string communication = "shm";
 
   LogLevel log_level = LogLevel::info;
   /// Path of strata-worker. If empty: beside this executable, where Strata was installed or built,
@@ -203,6 +208,12 @@ class Worker {
   /// InvalidState unless initialised.
   [[nodiscard]] ChipBuffer allocate_on(LaneId chip, std::size_t bytes);
   [[nodiscard]] ChipMemoryUsage chip_memory(LaneId chip) const;
+
+  /// Makes chips ranks of a domain; may be called from an orchestration. The first domain of some
+  /// chips brings their communicator up, later ones use it. Throws InvalidArgument before anything
+  /// is allocated (a chip twice, what is no chip, slices beyond the window), BringUpFailed with the
+  /// rank and step that failed, InvalidState unless initialised.
+  [[nodiscard]] Domain create_domain(const DomainOptions& options);
 
   // --- Runs ---
 

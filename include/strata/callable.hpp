@@ -9,8 +9,11 @@
 // Thread safety: plain values.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "strata/chip_run_options.hpp"
@@ -32,6 +35,7 @@ struct Callable {
     library,       ///< `symbol` of the shared library `library`.
     program,       ///< The WorkerFunction named `symbol` in the user's own executable.
     chip_program,  ///< The chip program file `library`.
+    builtin,       ///< The function of Strata's own named `symbol`; not for users.
   };
   Source source = Source::library;
   std::string library = {};
@@ -70,15 +74,29 @@ class Call {
     copy.time_limit_ = time_limit;
     return copy;
   }
+  /// The same with a time of its own in the place of WorkerOptions::cancel_grace: how long the task
+  /// may go on once it was told to stop.
+  [[nodiscard]] Call stopping_within(std::chrono::milliseconds grace) const noexcept {
+    Call copy = *this;
+    copy.grace_ms_ = static_cast<std::int32_t>(std::clamp<std::chrono::milliseconds::rep>(
+        grace.count(), 0, std::numeric_limits<std::int32_t>::max()));
+    return copy;
+  }
   [[nodiscard]] CallableId callable() const noexcept { return callable_; }
   /// Zero means no limit.
   [[nodiscard]] std::chrono::nanoseconds time_limit() const noexcept { return time_limit_; }
+  /// Nothing means the Worker's.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> cancel_grace() const noexcept {
+    if (grace_ms_ < 0) return std::nullopt;
+    return std::chrono::milliseconds(grace_ms_);
+  }
 
   /// Throws InvalidState: a lane of this process can't run it.
   void operator()(TaskContext& context) const;
 
  private:
   CallableId callable_;
+  std::int32_t grace_ms_ = -1;
   std::chrono::nanoseconds time_limit_{0};
 };
 

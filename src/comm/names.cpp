@@ -1,3 +1,4 @@
+#include "strata/comm_error.hpp"
 #include "strata/domain_context.hpp"
 
 namespace strata {
@@ -28,6 +29,24 @@ std::string_view name_of(CollectiveAlgorithm algorithm) noexcept {
       return "ring";
     case CollectiveAlgorithm::bidirectional_ring:
       return "bidirectional_ring";
+  }
+  return "?";
+}
+
+std::string_view name_of(BringUpFailed::Step step) noexcept {
+  switch (step) {
+    case BringUpFailed::Step::load_library:
+      return "load_library";
+    case BringUpFailed::Step::root_info:
+      return "root_info";
+    case BringUpFailed::Step::init:
+      return "init";
+    case BringUpFailed::Step::barrier:
+      return "barrier";
+    case BringUpFailed::Step::attach:
+      return "attach";
+    case BringUpFailed::Step::destroy:
+      return "destroy";
   }
   return "?";
 }

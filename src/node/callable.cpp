@@ -40,6 +40,7 @@ Callable Callable::as_orchestration() const {
 
 std::string Callable::to_string() const {
   if (source == Source::chip_program) return "chip program " + library;
+  if (source == Source::builtin) return symbol + " (of Strata)";
   return symbol + (source == Source::library ? " (in " + library + ")" : " (in this program)");
 }
 

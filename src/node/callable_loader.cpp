@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "node/builtin.hpp"
 #include "node/this_program.hpp"
 #include "strata/chip_error.hpp"
 #include "strata/error.hpp"
@@ -35,6 +36,15 @@ LoadedCallable find_in_program(const Callable& callable) {
   return {.name = callable.symbol, .code = *found};
 }
 
+LoadedCallable find_in_library_itself(const Callable& callable) {
+  const ProgramFunction* const found = find_builtin(callable.symbol);
+  if (found == nullptr) {
+    throw InvalidArgument("Strata has no function '" + callable.symbol +
+                          "': this worker is of another version than its Worker");
+  }
+  return {.name = callable.symbol, .code = *found};
+}
+
 }  // namespace
 
 const CallableLoader::Library& CallableLoader::library(const std::string& path) {
@@ -49,6 +59,7 @@ const CallableLoader::Library& CallableLoader::library(const std::string& path) 
 
 LoadedCallable CallableLoader::load(const Callable& callable) {
   if (callable.source == Callable::Source::program) return find_in_program(callable);
+  if (callable.source == Callable::Source::builtin) return find_in_library_itself(callable);
   if (callable.source == Callable::Source::chip_program) {
     throw InvalidArgument(callable.to_string() + " is no function");
   }

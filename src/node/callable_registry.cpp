@@ -31,7 +31,8 @@ CallableRegistry::~CallableRegistry() { stop(); }
 CallableRegistry::Added CallableRegistry::add(const Callable& callable) {
   const bool is_program = callable.source == Callable::Source::chip_program;
   if ((callable.symbol.empty() && !is_program) ||
-      (callable.library.empty() && callable.source != Callable::Source::program)) {
+      (callable.library.empty() && callable.source != Callable::Source::program &&
+       callable.source != Callable::Source::builtin)) {
     throw InvalidArgument("Worker::add: the callable names no function and no chip program");
   }
   std::optional<ChipProgramInfo> info;

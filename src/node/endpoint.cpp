@@ -65,7 +65,7 @@ std::chrono::nanoseconds Endpoint::limit_of(const Call& call,
 
 /// How long it may go on after its limit. A chip is not told: it keeps the limit itself.
 std::chrono::nanoseconds Endpoint::grace_of(const Entry& entry) const noexcept {
-  return entry.program ? std::max(shared_.cancel_grace, kChipGrace) : 0ms;
+  return entry.program ? std::max(cancel_grace_of(entry), kChipGrace) : 0ms;
 }
 
 /// Describes one tensor argument for another process. Throws InvalidArgument if the memory is not
@@ -247,7 +247,7 @@ void Endpoint::now_in_hand() {
     shared_.timers_changed();
   }
   if (entry.told) {
-    entry.grace = os::Deadline::after(shared_.cancel_grace);
+    entry.grace = os::Deadline::after(cancel_grace_of(entry));
     shared_.timers_changed();
   }
 }
@@ -258,7 +258,7 @@ void Endpoint::tell_to_stop(Entry& entry) {
   entry.told = true;
   mailbox_->cancel(entry.ticket);
   if (&entry == &sent_.front()) {
-    entry.grace = os::Deadline::after(shared_.cancel_grace);
+    entry.grace = os::Deadline::after(cancel_grace_of(entry));
     shared_.timers_changed();
   }
 }
@@ -594,7 +594,7 @@ std::string Endpoint::overdue_text(const Entry& entry) const {
            base::duration_text(grace_of(entry)) + " after that, so its process was ended";
   }
   return task + (entry.over_limit ? " ran longer than its time limit" : " was cancelled") +
-         " and went on for " + base::duration_text(shared_.cancel_grace) +
+         " and went on for " + base::duration_text(cancel_grace_of(entry)) +
          " after it was told, so its worker was ended";
 }
 

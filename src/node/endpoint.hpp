@@ -16,7 +16,7 @@
 //       as do all that name this lane and were submitted before the death.
 //   (5) A task that failed counts as failed once its story is there or the process is gone.
 //   (6) A chip ends a run that is past its time limit itself, and its story is the task's error.
-//       Its process is ended only if nothing has come by cancel_grace after the limit, or by
+//       Its process is ended only if nothing has come by its cancel grace after the limit, or by
 //       kChipGrace if that is more. This holds for every limit that the chip knows of: the call's,
 //       the program's, and the chip's own.
 #pragma once
@@ -166,6 +166,9 @@ class Endpoint final : public ExternalLane {
                                                   const ProgramCall* program) const noexcept;
   [[nodiscard]] std::string overdue_text(const Entry& entry) const;
   [[nodiscard]] std::chrono::nanoseconds grace_of(const Entry& entry) const noexcept;
+  [[nodiscard]] std::chrono::milliseconds cancel_grace_of(const Entry& entry) const noexcept {
+    return entry.call.cancel_grace().value_or(shared_.cancel_grace);
+  }
 
   const std::string path_;
   const EndpointContext& shared_;

@@ -18,7 +18,8 @@ using nlohmann::json;
 constexpr int kMaxLevels = 64;
 
 constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning", "error", "off"};
-constexpr std::array<std::string_view, 3> kSources = {"library", "program", "chip_program"};
+constexpr std::array<std::string_view, 4> kSources = {"library", "program", "chip_program",
+                                                       "builtin"};
 constexpr std::array<std::string_view, 2> kPrograms = {"strata_worker", "this_program"};
 
 template <class Enum, std::size_t Count>
@@ -106,6 +107,7 @@ WorkerOptions options_from(const json& value, int levels) {
   options.heap = fields.unsigned_integer("heap");
   options.max_open_runs = fields.unsigned_integer("max_open_runs");
   options.depth = fields.number32("depth");
+  options.communication = fields.text("communication");
   options.log_level = enum_from<LogLevel>(fields, "log_level", kLevels);
   options.worker_program = fields.text("worker_program");
   return options;
@@ -193,6 +195,7 @@ json to_json(const WorkerOptions& options) {
           {"heap", options.heap},
           {"max_open_runs", options.max_open_runs},
           {"depth", options.depth},
+          {"communication", text_to_json(options.communication)},
           {"log_level", enum_to_json(options.log_level, kLevels)},
           {"worker_program", text_to_json(options.worker_program)}};
 }

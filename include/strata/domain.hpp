@@ -37,8 +37,8 @@
 namespace strata {
 
 namespace node {
+struct DomainAccess;
 struct DomainState;
-class WorkerState;
 }  // namespace node
 
 /// Named memory that each rank's window has.
@@ -98,7 +98,7 @@ class Domain {
 
  private:
   friend class Worker;
-  friend class node::WorkerState;
+  friend struct node::DomainAccess;
   explicit Domain(std::shared_ptr<node::DomainState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<node::DomainState> state_;
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "comm/signal.hpp"
+#include "os/deadline.hpp"
 
 namespace strata::comm {
 namespace {
@@ -31,6 +32,7 @@ std::size_t BringUpBoard::bytes(std::uint32_t ranks) noexcept {
 void BringUpBoard::reset(std::uint32_t ranks, std::string_view backend) noexcept {
   value_of(shared_.gate).store(0, std::memory_order_relaxed);
   shared_.failures.store(0, std::memory_order_relaxed);
+  shared_.began_ns.store(0, std::memory_order_relaxed);
   shared_.ranks = ranks;
   shared_.root_bytes = 0;
   shared_.backend_bytes = copy_text(shared_.backend, backend);
@@ -72,7 +74,14 @@ std::string_view BringUpBoard::root_info() const noexcept {
   return {shared_.root, shared_.root_bytes};
 }
 
+std::chrono::nanoseconds BringUpBoard::since_first_step() const noexcept {
+  const std::int64_t began = shared_.began_ns.load(std::memory_order_acquire);
+  return std::chrono::nanoseconds(began == 0 ? 0 : os::monotonic_now_ns() - began);
+}
+
 void BringUpBoard::begin(std::uint32_t rank, BringUpFailed::Step step) noexcept {
+  std::int64_t none = 0;
+  shared_.began_ns.compare_exchange_strong(none, os::monotonic_now_ns(), std::memory_order_acq_rel);
   cell(rank).step.store(1 + static_cast<std::uint32_t>(step), std::memory_order_release);
 }
 

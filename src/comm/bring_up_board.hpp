@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -48,6 +49,8 @@ class BringUpBoard {
   /// Throws Error if it is longer than kMaxRootInfo.
   void set_root_info(std::string_view root_info);
   [[nodiscard]] RankProgress progress(std::uint32_t rank) const;
+  /// How long ago the first rank began its first step; 0 if none has.
+  [[nodiscard]] std::chrono::nanoseconds since_first_step() const noexcept;
 
   // --- The ranks' ---
   [[nodiscard]] std::uint32_t ranks() const noexcept { return shared_.ranks; }
@@ -67,15 +70,16 @@ class BringUpBoard {
 
  private:
   struct alignas(64) Cell {
-    std::atomic<std::uint32_t> step;    ///< 0 for none, then 1 + Step.
+    std::atomic<std::uint32_t> step;  ///< 0 for none, then 1 + Step.
     std::atomic<std::uint32_t> up;
     std::atomic<std::uint32_t> failed;  ///< kNoting while it is being noted.
     std::uint32_t text_bytes;
     char text[kMaxFailureText];
   };
   struct alignas(64) Shared {
-    Signal gate;                           ///< How many are there; kFailed: some rank has failed.
-    std::atomic<std::uint32_t> failures;   ///< Noted so far.
+    Signal gate;                          ///< How many are there; kFailed: some rank has failed.
+    std::atomic<std::int64_t> began_ns;   ///< CLOCK_MONOTONIC of the first step; 0 before.
+    std::atomic<std::uint32_t> failures;  ///< Noted so far.
     std::uint32_t ranks;
     std::uint32_t backend_bytes;
     std::uint32_t root_bytes;

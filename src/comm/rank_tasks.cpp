@@ -75,9 +75,9 @@ class RankTask {
     };
     if (board_.meet(cancelled, &task_)) return;
     const auto failed = board_.first_failed();
-    throw Cancelled(
-        failed ? fmt::format("rank {} failed: {}", *failed, board_.progress(*failed).text)
-               : std::string("the bring-up was cancelled"));
+    throw Cancelled(failed
+                        ? fmt::format("rank {} failed: {}", *failed, board_.progress(*failed).text)
+                        : std::string("the bring-up was cancelled"));
   }
 
  private:

@@ -30,8 +30,8 @@ Callable callable_of(Builtin builtin) {
 }
 
 const ProgramFunction* find_builtin(std::string_view name) noexcept {
-  const auto* const found = std::find_if(kTable.begin(), kTable.end(),
-                                         [&](const Row& row) { return row.name == name; });
+  const auto* const found =
+      std::find_if(kTable.begin(), kTable.end(), [&](const Row& row) { return row.name == name; });
   return found == kTable.end() ? nullptr : &found->code;
 }
 

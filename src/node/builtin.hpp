@@ -19,7 +19,7 @@
 namespace strata::node {
 
 enum class Builtin : std::uint8_t {
-  prepare_rank,   ///< comm/rank_tasks.hpp says what these do.
+  prepare_rank,  ///< comm/rank_tasks.hpp says what these do.
   init_rank,
   attach_rank,
   destroy_rank,

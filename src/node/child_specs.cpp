@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "comm/backend.hpp"
 #include "node/chip_options.hpp"
 #include "node/protocol.hpp"
 #include "strata/error.hpp"
@@ -45,6 +46,11 @@ void check_options(const WorkerOptions& options, const std::string& path) {
   }
   if (options.depth == 0 || options.depth > 64) {
     refuse("depth is " + std::to_string(options.depth) + "; it must be 1 to 64");
+  }
+  try {
+    (void)comm::parse_backend(options.communication);
+  } catch (const InvalidArgument& error) {
+    refuse(error.what());
   }
   if (options.start_time_limit.count() <= 0) refuse("start_time_limit must be above zero");
   if (options.close_time_limit.count() < 0) refuse("close_time_limit is below zero");

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "node/copy_in_turn.hpp"
 #include "node/worker_state.hpp"
 #include "strata/chip_memory.hpp"
 #include "strata/error.hpp"
@@ -30,17 +31,11 @@ Tensor part_of(const ChipBuffer& buffer, std::size_t bytes, std::size_t offset, 
   return {buffer.id(), static_cast<std::int64_t>(offset), DType::uint8, std::span(&extent, 1)};
 }
 
-/// Does a copy in its turn: once `wait` has waited for what comes before.
 template <class Wait, class Copy>
-void copy_in_turn(const ChipBufferState& state, const char* what, const Wait& wait,
-                  const Copy& copy) {
-  const std::shared_ptr<WorkerState> owner = state.owner.lock();
-  if (owner == nullptr) throw InvalidState(std::string(what) + ": its Worker is gone");
-  owner->chip_memory().require(state.place, what);
-  owner->engine().run([&](Orchestration& run) { wait(run); }, {.name = what});
-  // It may have been lost meanwhile: by the end of a task that was waited for.
-  owner->chip_memory().require(state.place, what);
-  copy();
+void copy_part(const ChipBufferState& state, const char* what, const Wait& wait, const Copy& copy) {
+  node::copy_in_turn(
+      state.owner, what,
+      [&](WorkerState& owner) { owner.chip_memory().require(state.place, what); }, wait, copy);
 }
 
 }  // namespace
@@ -99,7 +94,7 @@ void ChipBuffer::copy_from_host(std::span<const std::byte> from, std::size_t byt
   constexpr const char* kWhat = "ChipBuffer::copy_from_host";
   const Tensor part = part_of(*this, from.size(), byte_offset, kWhat);
   if (from.empty()) return;
-  copy_in_turn(
+  copy_part(
       *state_, kWhat, [&](Orchestration& run) { run.overwrite(part); },
       [&] { std::memcpy(state_->range.data + byte_offset, from.data(), from.size()); });
 }
@@ -108,7 +103,7 @@ void ChipBuffer::copy_to_host(std::span<std::byte> to, std::size_t byte_offset) 
   constexpr const char* kWhat = "ChipBuffer::copy_to_host";
   const Tensor part = part_of(*this, to.size(), byte_offset, kWhat);
   if (to.empty()) return;
-  copy_in_turn(
+  copy_part(
       *state_, kWhat, [&](Orchestration& run) { run.wait(part); },
       [&] { std::memcpy(to.data(), state_->range.data + byte_offset, to.size()); });
 }

@@ -6,14 +6,11 @@
 #include "strata/chip_error.hpp"
 
 namespace strata::node {
-namespace {
 
-std::string text_of(const TaskSpec& task, std::size_t argument) {
+std::string text_of_argument(const TaskSpec& task, std::size_t argument) {
   return "task" + (task.name.empty() ? "" : " '" + std::string(task.name) + "'") +
          ", tensor argument " + std::to_string(argument);
 }
-
-}  // namespace
 
 void ChipMemory::set_chips(std::vector<Chip> chips) {
   const std::lock_guard lock(mutex_);
@@ -107,11 +104,11 @@ void ChipMemory::check_arguments(const TaskSpec& task) const {
     if (!by_lane || task.target.index != state.chip.lane.value) {
       throw ChipError(
           ErrorCode::foreign_memory,
-          text_of(task, i) + " is memory of " + state.chip.path + ", but the task is for " +
-              (by_lane ? "another worker" : "any worker of a kind") +
+          text_of_argument(task, i) + " is memory of " + state.chip.path +
+              ", but the task is for " + (by_lane ? "another worker" : "any worker of a kind") +
               ": give it on() that very chip, or use Worker::create_buffer for what several share");
     }
-    require_alive(found->second, text_of(task, i));
+    require_alive(found->second, text_of_argument(task, i));
   }
 }
 

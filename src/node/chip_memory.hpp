@@ -31,6 +31,9 @@ namespace strata::node {
 
 class WorkerState;
 
+/// "task 'scale', tensor argument 2", for messages.
+[[nodiscard]] std::string text_of_argument(const TaskSpec& task, std::size_t argument);
+
 class ChipMemory {
  public:
   struct Chip {

@@ -69,7 +69,8 @@ std::chrono::nanoseconds Endpoint::grace_of(const Entry& entry) const noexcept {
 }
 
 /// Describes one tensor argument for another process. Throws InvalidArgument if the memory is not
-/// shared with workers, ChipError if it is a chip's and not for this one.
+/// shared with workers, ChipError if it is a chip's and not for this one, CommError if it is of a
+/// domain that is broken.
 ipc::TensorFrame Endpoint::frame_of(const TaskContext& context, std::size_t argument) const {
   const detail::TensorRecord& record = context.arguments().tensors[argument];
   const std::span extents(record.dims, record.rank);
@@ -85,7 +86,8 @@ ipc::TensorFrame Endpoint::frame_of(const TaskContext& context, std::size_t argu
   const std::byte* data = record.data;
   if (data == nullptr) {
     // Memory that this process has no address for.
-    const std::byte* const of_chip = shared_.chip_memory->locate(record.buffer, lane_, what());
+    const std::byte* of_chip = shared_.chip_memory->locate(record.buffer, lane_, what());
+    if (of_chip == nullptr) of_chip = shared_.domains->locate(record.buffer, lane_, what());
     if (of_chip != nullptr) data = of_chip + record.byte_offset;
   }
   // What the tensor reaches lies in one buffer, so its lowest byte is in the same slab and range.

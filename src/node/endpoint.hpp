@@ -33,6 +33,7 @@
 
 #include "ipc/mailbox.hpp"
 #include "node/chip_memory.hpp"
+#include "node/domain_state.hpp"
 #include "node/slab_store.hpp"
 #include "os/adaptive_mutex.hpp"
 #include "os/deadline.hpp"
@@ -49,6 +50,7 @@ struct EndpointContext {
   Engine* engine = nullptr;
   const SlabStore* slabs = nullptr;
   const ChipMemory* chip_memory = nullptr;
+  const DomainTable* domains = nullptr;
   std::chrono::milliseconds cancel_grace{5000};
   std::function<void()> timers_changed = {};  ///< Wakes the supervisor.
   /// "scale (in libmath.so)" for messages.

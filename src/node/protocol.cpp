@@ -19,7 +19,7 @@ constexpr int kMaxLevels = 64;
 
 constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning", "error", "off"};
 constexpr std::array<std::string_view, 4> kSources = {"library", "program", "chip_program",
-                                                       "builtin"};
+                                                      "builtin"};
 constexpr std::array<std::string_view, 2> kPrograms = {"strata_worker", "this_program"};
 
 template <class Enum, std::size_t Count>

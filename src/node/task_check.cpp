@@ -30,6 +30,7 @@ void TaskCheck::check(TaskSpec& task) const {
     }
   }
   memory_.check(task);
+  domains_.check(task);
 }
 
 void TaskCheck::check_program(TaskSpec& task, const Call& call, const KnownProgram& program) const {

@@ -10,6 +10,7 @@
 
 #include "node/callable_registry.hpp"
 #include "node/chip_memory.hpp"
+#include "node/domain_state.hpp"
 #include "strata/task.hpp"
 
 namespace strata::node {
@@ -17,14 +18,15 @@ namespace strata::node {
 class TaskCheck {
  public:
   /// All live as long as this.
-  TaskCheck(const CallableRegistry& callables, const ChipMemory& memory) noexcept
-      : callables_(callables), memory_(memory) {}
+  TaskCheck(const CallableRegistry& callables, const ChipMemory& memory,
+            const DomainTable& domains) noexcept
+      : callables_(callables), memory_(memory), domains_(domains) {}
 
   /// Which lanes are chips, by their numbers, and which kind. Before the first task.
   void set_chips(std::vector<bool> lanes, std::uint32_t kind);
 
-  /// Throws ChipError or InvalidArgument for a task that can't run. A task that calls a chip
-  /// program gets a body that keeps the program.
+  /// Throws ChipError, CommError or InvalidArgument for a task that can't run. A task that calls a
+  /// chip program gets a body that keeps the program.
   void check(TaskSpec& task) const;
 
  private:
@@ -33,6 +35,7 @@ class TaskCheck {
 
   const CallableRegistry& callables_;
   const ChipMemory& memory_;
+  const DomainTable& domains_;
   std::vector<bool> lane_is_chip_;
   std::uint32_t chip_kind_ = UINT32_MAX;
 };

@@ -120,6 +120,12 @@ ChipBuffer Worker::allocate_on(LaneId chip, std::size_t bytes) {
   return ChipBuffer(std::move(buffer));
 }
 
+Domain Worker::create_domain(const DomainOptions& options) {
+  auto domain = state_->create_domain(options);
+  domain->owner = state_;
+  return Domain(std::move(domain));
+}
+
 ChipMemoryUsage Worker::chip_memory(LaneId chip) const { return state_->chip_memory().usage(chip); }
 
 Run Worker::submit(Engine::OrchestrationFn orchestration, RunOptions options) {

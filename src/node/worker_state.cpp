@@ -30,6 +30,9 @@ constexpr std::chrono::milliseconds kJanitorDelay{30};
 /// that ends at once would lose.
 constexpr std::chrono::milliseconds kLogFlush{200};
 
+/// How long close() waits for ranks to leave a vendor's communicators.
+constexpr std::chrono::milliseconds kLeaveLimit{1000};
+
 /// The value of a task, which came as a memory of its own.
 std::string value_of(const JsonFields& fields, ipc::Message& message) {
   const std::uint64_t bytes = fields.unsigned_integer("bytes");
@@ -46,6 +49,7 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
     : options_(std::move(options)),
       placement_(placement),
       log_({.level = options_.log_level, .marked = is_worker_process()}),
+      communicators_(*this, comm::parse_backend(options_.communication)),
       specs_(child_specs(options_, placement_)) {
   refuse_in_worker_process();
   check_options(options_, options_.name);
@@ -94,6 +98,7 @@ void WorkerState::make_engine() {
   shared_.cancel_grace = options_.cancel_grace;
   shared_.timers_changed = [this] { supervisor_->timers_changed(); };
   shared_.chip_memory = &chip_memory_;
+  shared_.domains = &domains_;
   shared_.callable_text = [this](CallableId id) { return callables_.text_of(id); };
   shared_.task_cancelled = [this](TaskId task) {
     const std::lock_guard lock(tasks_mutex_);
@@ -106,6 +111,7 @@ void WorkerState::make_engine() {
   engine.max_open_runs = options_.max_open_runs;
   engine.window_setting = "WorkerOptions::window";
   engine.heap_setting = "WorkerOptions::heap";
+  overdue_.resize(specs_.size());
   for (const ChildSpec& spec : specs_)
     endpoints_.push_back(std::make_shared<Endpoint>(spec.path, shared_));
   for (const std::string_view kind : kChildKinds) {
@@ -288,6 +294,7 @@ void WorkerState::stopped(const std::vector<WorkerFault>& problems) {
 
 void WorkerState::close(std::chrono::milliseconds limit) {
   const os::Deadline deadline = os::Deadline::after(limit + std::chrono::milliseconds(500));
+  std::vector<WorkerFault> left = leave_communicators(limit);
   std::vector<WorkerFault> problems;
   const std::optional<std::uint64_t> before = begin_stop(limit, false);
   {
@@ -295,6 +302,7 @@ void WorkerState::close(std::chrono::milliseconds limit) {
     changed_.wait(lock, [&] { return !before || ended_ != *before; });
     problems = std::exchange(problems_, {});
   }
+  std::move(left.begin(), left.end(), std::back_inserter(problems));
   // A Worker that was cancelled may be closed already, with runs that still wind down.
   for (WorkerFault& fault : wait_for_runs(deadline))
     problems.push_back(std::move(fault));
@@ -305,6 +313,14 @@ void WorkerState::close(std::chrono::milliseconds limit) {
   for (const WorkerFault& fault : problems)
     text += "\n" + fault.to_string();
   throw CloseFailed(text, std::move(problems));
+}
+
+/// Where a vendor's library keeps more than a process, its ranks leave before they end. Runs that
+/// go on are cancelled, as close() would.
+std::vector<WorkerFault> WorkerState::leave_communicators(std::chrono::milliseconds limit) {
+  if (!communicators_.leaves_something() || !initialised()) return {};
+  cancel_runs();
+  return communicators_.destroy_all(std::min(limit / 2, kLeaveLimit));
 }
 
 void WorkerState::cancel() noexcept { (void)begin_stop(options_.close_time_limit, true); }
@@ -474,6 +490,26 @@ std::shared_ptr<ChipBufferState> WorkerState::allocate_on(LaneId chip, std::size
   return buffer;
 }
 
+CallableId WorkerState::builtin(Builtin which) {
+  std::atomic<std::uint32_t>& known = builtins_.at(static_cast<std::size_t>(which));
+  // Relaxed: it says all there is to say by itself; who comes second adds the same one again.
+  if (const std::uint32_t id = known.load(std::memory_order_relaxed); id != 0) return {id};
+  const CallableId id = add(callable_of(which));
+  known.store(id.value, std::memory_order_relaxed);
+  return id;
+}
+
+const std::string& WorkerState::path_of(LaneId lane) const {
+  const auto found = std::find_if(endpoints_.begin(), endpoints_.end(),
+                                  [&](const auto& each) { return each->lane() == lane; });
+  return specs_[static_cast<std::size_t>(found - endpoints_.begin())].path;
+}
+
+std::vector<LaneId> WorkerState::chip_lanes() const {
+  if (options_.chips.empty()) return {};
+  return engine_->lanes(engine_->kind("chip"));
+}
+
 KindId WorkerState::kind(std::string_view name) const {
   if (std::none_of(specs_.begin(), specs_.end(),
                    [&](const ChildSpec& spec) { return spec.kind == name; })) {
@@ -523,7 +559,16 @@ void WorkerState::child_up(std::size_t child, std::shared_ptr<ipc::MailboxParent
 }
 
 void WorkerState::child_down(std::size_t child, const WorkerFault& cause, bool lost) {
-  if (specs_[child].kind == "chip") chip_memory_.process_gone(endpoints_[child]->lane(), cause);
+  const bool overdue = overdue_[child];
+  overdue_[child] = false;
+  if (specs_[child].kind == "chip") {
+    const LaneId lane = endpoints_[child]->lane();
+    chip_memory_.process_gone(lane, cause);
+    communicators_.process_gone(
+        lane, cause,
+        overdue ? Communicators::Ended::for_it_was_cancelled : Communicators::Ended::by_itself);
+    domains_.process_gone(lane, cause);
+  }
   endpoints_[child]->down(cause, lost);
   if (!lost) return;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
@@ -569,7 +614,10 @@ void WorkerState::completions() { progress_->serve(); }
 os::Deadline WorkerState::look_at_limits(std::size_t child, std::optional<std::string>& end) {
   std::optional<Endpoint::Overdue> overdue;
   const os::Deadline next = endpoints_[child]->next_timer(overdue);
-  if (overdue) end = overdue->why;
+  if (overdue) {
+    end = overdue->why;
+    overdue_[child] = true;
+  }
   const std::string broken = endpoints_[child]->broken();
   if (!broken.empty()) end = "broke its mailbox: " + broken;
   return next;

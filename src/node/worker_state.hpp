@@ -16,6 +16,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -26,9 +27,12 @@
 #include <vector>
 
 #include "ipc/spinner_budget.hpp"
+#include "node/builtin.hpp"
 #include "node/callable_registry.hpp"
 #include "node/child_specs.hpp"
 #include "node/chip_memory.hpp"
+#include "node/communicators.hpp"
+#include "node/domain_state.hpp"
 #include "node/endpoint.hpp"
 #include "node/janitor.hpp"
 #include "node/log_sink.hpp"
@@ -38,6 +42,10 @@
 #include "node/worker_program.hpp"
 #include "os/unique_fd.hpp"
 #include "strata/worker.hpp"
+
+namespace strata::comm {
+class WindowLayout;
+}
 
 namespace strata::node {
 
@@ -65,6 +73,10 @@ class WorkerState final : public SupervisorClient {
   [[nodiscard]] LaneId lane(std::string_view kind, std::size_t index) const;
   [[nodiscard]] std::shared_ptr<BufferState> create_buffer(std::size_t bytes);
   [[nodiscard]] std::shared_ptr<ChipBufferState> allocate_on(LaneId chip, std::size_t bytes);
+  [[nodiscard]] std::shared_ptr<DomainState> create_domain(const DomainOptions& options);
+  void release_domain(const std::shared_ptr<DomainState>& domain) noexcept;
+  /// A function of Strata's own, added at its first use.
+  [[nodiscard]] CallableId builtin(Builtin which);
   Run submit(Engine::OrchestrationFn orchestration, RunOptions options);
   Run run(const Engine::OrchestrationFn& orchestration, RunOptions options);
   void cancel_task(TaskId task);
@@ -75,6 +87,8 @@ class WorkerState final : public SupervisorClient {
   [[nodiscard]] SlabStore& slabs() noexcept { return *slabs_; }
   [[nodiscard]] ChipMemory& chip_memory() noexcept { return chip_memory_; }
   [[nodiscard]] const WorkerOptions& options() const noexcept { return options_; }
+  /// "node/chip[0]"; a lane of this Worker.
+  [[nodiscard]] const std::string& path_of(LaneId lane) const;
   [[nodiscard]] LogSink& log() noexcept { return log_; }
 
   // --- SupervisorClient ---
@@ -95,6 +109,10 @@ class WorkerState final : public SupervisorClient {
 
   void make_engine();
   void set_chips();
+  [[nodiscard]] std::vector<LaneId> chip_lanes() const;
+  void allocate_domain(const std::shared_ptr<DomainState>& domain,
+                       const comm::WindowLayout& layout);
+  [[nodiscard]] std::vector<WorkerFault> leave_communicators(std::chrono::milliseconds limit);
   void forget_program(CallableId program);
   void start_janitor();
   void require_running(const char* caller) const;
@@ -116,7 +134,10 @@ class WorkerState final : public SupervisorClient {
   SlabStore::Range heap_;
   ChipMemory chip_memory_;
   CallableRegistry callables_{[this](CallableId program) { forget_program(program); }};
-  TaskCheck task_check_{callables_, chip_memory_};
+  DomainTable domains_;
+  Communicators communicators_;
+  std::array<std::atomic<std::uint32_t>, kBuiltins> builtins_{};  ///< Their ids; 0 for none yet.
+  TaskCheck task_check_{callables_, chip_memory_, domains_};
   EndpointContext shared_;
   const std::vector<ChildSpec> specs_;
   std::vector<std::shared_ptr<Endpoint>> endpoints_;  ///< By child.
@@ -138,6 +159,9 @@ class WorkerState final : public SupervisorClient {
 
   std::mutex tasks_mutex_;
   std::set<TaskId> cancelled_tasks_;  ///< That are at no endpoint yet. Guarded by tasks_mutex_.
+
+  /// By child: its process is being ended since its task did not stop. The supervisor's thread.
+  std::vector<bool> overdue_;
 
   std::unique_ptr<Supervisor> supervisor_;  ///< Last: its thread uses all of the above.
 };

@@ -1,0 +1,30 @@
+// Who is to blame when ranks do not come up, and how that is told.
+//
+// One failure makes others: where a rank has crashed, the library of another may say that it has
+// lost its peer, before the parent has even heard of the crash. So a process that ended by itself
+// comes first, then the rank that was the first to say it failed. If there is neither, the time was
+// up: then it is whoever is furthest behind. Ranks that are equally far can't be told apart, since
+// nobody knows which of them waits for which in a call of a vendor's library; the message says
+// where each of them is.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/bring_up_board.hpp"
+#include "node/communicators.hpp"
+#include "strata/comm_error.hpp"
+
+namespace strata::node {
+
+/// `paths`: of the ranks' processes.
+[[nodiscard]] BringUpFailed bring_up_failed(const std::vector<std::string>& paths,
+                                            const comm::BringUpBoard& board,
+                                            const std::vector<CommunicatorState::Death>& deaths,
+                                            std::chrono::milliseconds limit);
+
+}  // namespace strata::node

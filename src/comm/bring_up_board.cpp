@@ -39,7 +39,7 @@ void BringUpBoard::reset(std::uint32_t ranks, std::string_view backend) noexcept
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     Cell& of = cell(rank);
     of.step.store(0, std::memory_order_relaxed);
-    of.up.store(0, std::memory_order_relaxed);
+    of.through.store(0, std::memory_order_relaxed);
     of.failed.store(0, std::memory_order_release);
   }
 }
@@ -57,7 +57,7 @@ RankProgress BringUpBoard::progress(std::uint32_t rank) const {
   RankProgress progress;
   const std::uint32_t step = of.step.load(std::memory_order_acquire);
   if (step != 0) progress.step = static_cast<BringUpFailed::Step>(step - 1);
-  progress.up = of.up.load(std::memory_order_acquire) != 0;
+  progress.through = of.through.load(std::memory_order_acquire) != 0;
   const std::uint32_t failed = of.failed.load(std::memory_order_acquire);
   if (failed == 0 || failed == kNoting) return progress;  // It died while it was about to say.
   progress.failed = failed;
@@ -85,8 +85,8 @@ void BringUpBoard::begin(std::uint32_t rank, BringUpFailed::Step step) noexcept 
   cell(rank).step.store(1 + static_cast<std::uint32_t>(step), std::memory_order_release);
 }
 
-void BringUpBoard::set_up(std::uint32_t rank) noexcept {
-  cell(rank).up.store(1, std::memory_order_release);
+void BringUpBoard::set_through(std::uint32_t rank) noexcept {
+  cell(rank).through.store(1, std::memory_order_release);
 }
 
 bool BringUpBoard::meet(bool (*cancelled)(const void*), const void* token) noexcept {

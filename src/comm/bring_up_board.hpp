@@ -33,7 +33,7 @@ inline constexpr std::size_t kMaxFailureText = 8000;
 /// Where a rank is.
 struct RankProgress {
   std::optional<BringUpFailed::Step> step = {};  ///< The last that it began.
-  bool up = false;                               ///< It has come through all of them.
+  bool through = false;                          ///< It has come through all of them.
   std::uint32_t failed = 0;                      ///< Number of its failure; 0 for none.
   std::string text = {};                         ///< What it said then.
 };
@@ -57,7 +57,7 @@ class BringUpBoard {
   [[nodiscard]] std::string backend() const;
   [[nodiscard]] std::string_view root_info() const noexcept;
   void begin(std::uint32_t rank, BringUpFailed::Step step) noexcept;
-  void set_up(std::uint32_t rank) noexcept;
+  void set_through(std::uint32_t rank) noexcept;
   /// Waits for all ranks. False if one has failed, or `cancelled`, which is looked at every few
   /// milliseconds, says that nobody wants it any more.
   [[nodiscard]] bool meet(bool (*cancelled)(const void*), const void* token) noexcept;
@@ -71,7 +71,7 @@ class BringUpBoard {
  private:
   struct alignas(64) Cell {
     std::atomic<std::uint32_t> step;  ///< 0 for none, then 1 + Step.
-    std::atomic<std::uint32_t> up;
+    std::atomic<std::uint32_t> through;
     std::atomic<std::uint32_t> failed;  ///< kNoting while it is being noted.
     std::uint32_t text_bytes;
     char text[kMaxFailureText];

@@ -115,7 +115,7 @@ void init_rank(WorkerTask& task) {
     rank.begin(Step::barrier);
     backend.barrier();
     rank.meet();
-    rank.board().set_up(rank.rank());
+    rank.board().set_through(rank.rank());
   });
 }
 
@@ -124,6 +124,7 @@ void destroy_rank(WorkerTask& task) {
   rank.run([&] {
     rank.begin(Step::destroy);
     leave(rank.list());
+    rank.board().set_through(rank.rank());
   });
 }
 
@@ -139,6 +140,7 @@ void attach_rank(WorkerTask& task) {
       context.windows[of] = self + distance;
     }
     context.services = &services();
+    rank.board().set_through(rank.rank());
   });
 }
 

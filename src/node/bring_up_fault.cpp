@@ -16,7 +16,7 @@ using comm::RankProgress;
 
 /// How far a rank has come, as a number.
 int distance(const RankProgress& progress) {
-  if (progress.up) return 100;
+  if (progress.through) return 100;
   return progress.step ? static_cast<int>(*progress.step) : -1;
 }
 
@@ -50,7 +50,7 @@ Culprit find_culprit(const std::vector<RankProgress>& ranks,
 }
 
 std::string place_of(const RankProgress& rank) {
-  if (rank.up) return "through";
+  if (rank.through) return "through";
   return rank.step ? "in " + std::string(name_of(*rank.step)) : std::string("not begun");
 }
 
@@ -58,14 +58,14 @@ std::string place_of(const RankProgress& rank) {
 
 BringUpFailed bring_up_failed(const std::vector<std::string>& paths,
                               const comm::BringUpBoard& board,
-                              const std::vector<CommunicatorState::Death>& deaths,
+                              const std::vector<CommunicatorState::Death>& deaths, Step first,
                               std::chrono::milliseconds limit) {
   std::vector<RankProgress> ranks;
   ranks.reserve(paths.size());
   for (std::uint32_t rank = 0; rank < paths.size(); ++rank)
     ranks.push_back(board.progress(rank));
   const Culprit culprit = find_culprit(ranks, deaths, limit);
-  const Step step = ranks[culprit.rank].step.value_or(Step::load_library);
+  const Step step = ranks[culprit.rank].step.value_or(first);
   std::string text = fmt::format(
       "the ranks of a domain could not be brought together: rank {} of {} ({}) failed in step "
       "'{}': {}\nwhere the ranks were:",

@@ -21,10 +21,11 @@
 
 namespace strata::node {
 
-/// `paths`: of the ranks' processes.
+/// `paths`: of the ranks' processes. `first`: the step that a rank would have begun with.
 [[nodiscard]] BringUpFailed bring_up_failed(const std::vector<std::string>& paths,
                                             const comm::BringUpBoard& board,
                                             const std::vector<CommunicatorState::Death>& deaths,
+                                            BringUpFailed::Step first,
                                             std::chrono::milliseconds limit);
 
 }  // namespace strata::node

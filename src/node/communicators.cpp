@@ -16,8 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using comm::BringUpBoard;
-using Step = BringUpFailed::Step;
-
 /// For ranks that leave since others have failed.
 constexpr std::chrono::milliseconds kLeaveLimit{500};
 
@@ -139,17 +137,17 @@ TaskId Communicators::submit(Orchestration& run, const CommunicatorState& list, 
 }
 
 template <class Steps>
-void Communicators::run(CommunicatorState& list, std::chrono::milliseconds limit,
+void Communicators::run(CommunicatorState& list, Step first, std::chrono::milliseconds limit,
                         const Steps& steps) {
   begin(list);
   try {
     (void)worker_.run(steps, {.name = "ranks on " + text_of(list)});
   } catch (const RunFailed&) {
-    fail(list, limit);
+    fail(list, first, limit);
   }
 }
 
-void Communicators::fail(CommunicatorState& list, std::chrono::milliseconds limit) {
+void Communicators::fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit) {
   std::vector<Death> deaths;
   {
     const std::lock_guard lock(mutex_);
@@ -157,7 +155,7 @@ void Communicators::fail(CommunicatorState& list, std::chrono::milliseconds limi
     deaths = list.deaths;
   }
   const BringUpFailed error =
-      bring_up_failed(list.paths, BringUpBoard(list.range.data), deaths, limit);
+      bring_up_failed(list.paths, BringUpBoard(list.range.data), deaths, first, limit);
   leave_where_up(list, deaths);
   throw error;
 }
@@ -172,7 +170,7 @@ void Communicators::leave_where_up(CommunicatorState& list, const std::vector<De
       for (std::uint32_t rank = 0; rank < list.chips.size(); ++rank) {
         const bool dead = std::any_of(deaths.begin(), deaths.end(),
                                       [&](const Death& each) { return each.rank == rank; });
-        if (dead || !board.progress(rank).up) continue;
+        if (dead || !board.progress(rank).through) continue;
         const auto [number, of_rank] =
             comm::RankArguments{.list = list.number, .rank = rank}.scalars();
         run.submit(call, no_dep(inout(list.board)), number, of_rank, on(list.chips[rank]),
@@ -190,7 +188,7 @@ void Communicators::require_up(CommunicatorState& list, std::chrono::millisecond
     const std::lock_guard lock(mutex_);
     if (list.up) return;
   }
-  run(list, limit, [&](Orchestration& run) {
+  run(list, Step::load_library, limit, [&](Orchestration& run) {
     const TaskId prepared = submit(run, list, Builtin::prepare_rank, "prepare rank", limit, {});
     run.wait(prepared);
     BringUpBoard board(list.range.data);
@@ -203,7 +201,7 @@ void Communicators::require_up(CommunicatorState& list, std::chrono::millisecond
 
 void Communicators::attach(CommunicatorState& list, const std::vector<Tensor>& contexts,
                            std::chrono::milliseconds limit) {
-  run(list, limit, [&](Orchestration& run) {
+  run(list, Step::attach, limit, [&](Orchestration& run) {
     submit(run, list, Builtin::attach_rank, "attach rank", limit, contexts);
   });
 }
@@ -213,7 +211,7 @@ void Communicators::destroy(CommunicatorState& list, std::chrono::milliseconds l
     const std::lock_guard lock(mutex_);
     if (!std::exchange(list.up, false)) return;
   }
-  run(list, limit, [&](Orchestration& run) {
+  run(list, Step::destroy, limit, [&](Orchestration& run) {
     submit(run, list, Builtin::destroy_rank, "destroy rank", limit, {});
   });
 }

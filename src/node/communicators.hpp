@@ -91,13 +91,15 @@ class Communicators {
  private:
   using Arguments = std::vector<Tensor>;
   using Death = CommunicatorState::Death;
+  using Step = BringUpFailed::Step;
   void begin(CommunicatorState& list);
   TaskId submit(Orchestration& run, const CommunicatorState& list, Builtin builtin,
                 std::string_view name, std::chrono::nanoseconds limit, const Arguments& contexts);
-  /// Runs one group on all ranks; what fails is told as BringUpFailed.
+  /// Runs groups on all ranks; what fails is told as BringUpFailed.
   template <class Steps>
-  void run(CommunicatorState& list, std::chrono::milliseconds limit, const Steps& steps);
-  [[noreturn]] void fail(CommunicatorState& list, std::chrono::milliseconds limit);
+  void run(CommunicatorState& list, Step first, std::chrono::milliseconds limit,
+           const Steps& steps);
+  [[noreturn]] void fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit);
   void leave_where_up(CommunicatorState& list, const std::vector<Death>& deaths);
   void destroy(CommunicatorState& list, std::chrono::milliseconds limit);
   [[nodiscard]] std::shared_ptr<CommunicatorState> make(const std::vector<LaneId>& chips);

@@ -82,6 +82,7 @@ std::chrono::nanoseconds BringUpBoard::since_first_step() const noexcept {
 void BringUpBoard::begin(std::uint32_t rank, BringUpFailed::Step step) noexcept {
   std::int64_t none = 0;
   shared_.began_ns.compare_exchange_strong(none, os::monotonic_now_ns(), std::memory_order_acq_rel);
+  cell(rank).through.store(0, std::memory_order_relaxed);
   cell(rank).step.store(1 + static_cast<std::uint32_t>(step), std::memory_order_release);
 }
 

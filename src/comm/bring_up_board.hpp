@@ -33,7 +33,7 @@ inline constexpr std::size_t kMaxFailureText = 8000;
 /// Where a rank is.
 struct RankProgress {
   std::optional<BringUpFailed::Step> step = {};  ///< The last that it began.
-  bool through = false;                          ///< It has come through all of them.
+  bool through = false;                          ///< It has done all that its last task was to do.
   std::uint32_t failed = 0;                      ///< Number of its failure; 0 for none.
   std::string text = {};                         ///< What it said then.
 };

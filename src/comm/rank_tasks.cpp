@@ -103,6 +103,7 @@ void prepare_rank(WorkerTask& task) {
       task.set_value(backend->root_info());
     }
     communicators()[rank.list()] = std::move(backend);
+    rank.board().set_through(rank.rank());
   });
 }
 

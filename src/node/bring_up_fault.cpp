@@ -14,10 +14,16 @@ namespace {
 using Step = BringUpFailed::Step;
 using comm::RankProgress;
 
+/// Waits for its root information.
+bool is_prepared(const RankProgress& progress) {
+  return progress.through && progress.step && *progress.step <= Step::root_info;
+}
+
 /// How far a rank has come, as a number.
 int distance(const RankProgress& progress) {
+  if (is_prepared(progress)) return 2 * static_cast<int>(Step::root_info) + 1;
   if (progress.through) return 100;
-  return progress.step ? static_cast<int>(*progress.step) : -1;
+  return progress.step ? 2 * static_cast<int>(*progress.step) : -1;
 }
 
 struct Culprit {
@@ -50,6 +56,7 @@ Culprit find_culprit(const std::vector<RankProgress>& ranks,
 }
 
 std::string place_of(const RankProgress& rank) {
+  if (is_prepared(rank)) return "prepared";
   if (rank.through) return "through";
   return rank.step ? "in " + std::string(name_of(*rank.step)) : std::string("not begun");
 }

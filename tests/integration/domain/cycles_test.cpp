@@ -153,7 +153,9 @@ class RandomDomains : public DomainCycles, public testing::WithParamInterface<st
   void lose_a_chip() {
     expect_runs_go_well();
     const std::size_t chip = random_.below(kChips);
+    const unsigned before = worker_->processes()[chip].incarnation;
     worker_->replace(worker_->chip(chip));
+    ASSERT_TRUE(within(5s, [&] { return worker_->processes()[chip].incarnation > before; }));
     const auto uses_it = [&](const Live& live) {
       return std::find(live.chips.begin(), live.chips.end(), chip) != live.chips.end();
     };

@@ -75,7 +75,8 @@ class Call {
     return copy;
   }
   /// The same with a time of its own in the place of WorkerOptions::cancel_grace: how long the task
-  /// may go on once it was told to stop.
+  /// may go on once it was told to stop. If there is a time limit too, a worker that has not been
+  /// able to take the task by then is ended as well.
   [[nodiscard]] Call stopping_within(std::chrono::milliseconds grace) const noexcept {
     Call copy = *this;
     copy.grace_ms_ = static_cast<std::int32_t>(std::clamp<std::chrono::milliseconds::rep>(

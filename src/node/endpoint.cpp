@@ -154,7 +154,13 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
       give_back = true;  // The lane was suspended while the task was on its way here.
     } else {
       const Sent sent = waiting_.empty() ? send(entry, refusal) : Sent::later;
-      if (sent == Sent::later) waiting_.push_back(std::move(entry));
+      if (sent == Sent::later) {
+        if (call->cancel_grace() && call->time_limit().count() > 0) {
+          entry.limit = os::Deadline::after(call->time_limit());
+          shared_.timers_changed();
+        }
+        waiting_.push_back(std::move(entry));
+      }
     }
   }
   if (give_back) {
@@ -602,7 +608,19 @@ std::string Endpoint::overdue_text(const Entry& entry) const {
 
 os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
   const std::lock_guard lock(mutex_);
-  if (sent_.empty()) return os::Deadline::never();
+  os::Deadline begin;
+  if (!waiting_.empty() && mailbox_ != nullptr && !closed_) {
+    Entry& next = waiting_.front();
+    if (next.limit.passed()) {
+      next.over_limit = true;
+      overdue = Overdue{text_of(*next.context) +
+                        " could not be given to its worker within its time limit of " +
+                        base::duration_text(next.call.time_limit()) + ", so that was ended"};
+      return os::Deadline::never();
+    }
+    begin = next.limit;
+  }
+  if (sent_.empty()) return begin;
   Entry& entry = sent_.front();
   if (!entry.over_limit && entry.limit.passed()) {
     entry.over_limit = true;
@@ -616,8 +634,8 @@ os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
     overdue = Overdue{overdue_text(entry)};
     return os::Deadline::never();
   }
-  return os::earlier(entry.over_limit ? os::Deadline::never() : entry.limit,
-                     closed_ ? os::Deadline::never() : entry.grace);
+  return os::earlier(begin, os::earlier(entry.over_limit ? os::Deadline::never() : entry.limit,
+                                        closed_ ? os::Deadline::never() : entry.grace));
 }
 
 std::string Endpoint::task_in_hand() {

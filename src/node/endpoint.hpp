@@ -19,6 +19,9 @@
 //       Its process is ended only if nothing has come by its cancel grace after the limit, or by
 //       kChipGrace if that is more. This holds for every limit that the chip knows of: the call's,
 //       the program's, and the chip's own.
+//   (7) A task that has a time limit and a cancel grace of its own counts its limit from its
+//   dispatch
+//       until it is sent: a process that does not even take its callable is ended.
 #pragma once
 
 #include <chrono>

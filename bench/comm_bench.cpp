@@ -84,6 +84,22 @@ void add_table(std::vector<Series>& all, const Maker& make) {
   }
 }
 
+/// Real worker processes: program `node`.
+void add_domains(std::vector<Series>& all, double budget_ms) {
+  const auto add = [&](std::string_view name, std::string measure, std::string_view says) {
+    for (const unsigned ranks : {2u, 8u}) {
+      const auto call = [measure, ranks, budget_ms] {
+        return measure_peer("node", "the strata library", measure, ranks, budget_ms);
+      };
+      all.push_back({.name = fmt::format("comm/{}/{}r", name, ranks),
+                     .says = fmt::format("{}, {} chips", says, ranks),
+                     .contenders = {{"", call}}});
+    }
+  };
+  add("bring_up", "bring-up", "the first domain of a Worker, from the call until it is there");
+  add("create_domain", "create-domain", "a later domain of the same chips");
+}
+
 }  // namespace
 
 void add_comm_series(std::vector<Series>& all, double budget_ms) {
@@ -102,6 +118,7 @@ void add_comm_series(std::vector<Series>& all, double budget_ms) {
                  .says = "a word put and a notification, there and back, beside a raw line",
                  .contenders = {make.strata("put_notify", 2)}});
   add_table(all, make);
+  add_domains(all, budget_ms);
 }
 
 }  // namespace strata::bench

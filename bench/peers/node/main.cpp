@@ -61,6 +61,8 @@ Values measure(std::string_view what, unsigned workers, double budget_ns) {
   if (name == "chain") return measure_chain(workers, budget_ns);
   if (name == "idle") return measure_idle(workers);
   if (name == "memory") return measure_memory(workers);
+  if (name == "bring-up") return measure_bring_up(workers, budget_ns);
+  if (name == "create-domain") return measure_create_domain(workers, budget_ns);
   if (what == "death:child") return measure_death_of_child(workers, budget_ns);
   if (what == "death:root") return measure_death_of_root(workers, budget_ns);
   throw std::invalid_argument("no measure is called '" + std::string(what) + "'");

@@ -9,6 +9,8 @@
 //   chain:chips                each task depends on the one before; they take turns on the chips
 //   idle                       CPU time of the whole tree over 10 s; a burst before and after
 //   memory                     of an idle chip worker, and of the tree
+//   bring-up                   the first domain over all chips
+//   create-domain              a later one
 //   death:child                from SIGKILL of a worker to the error at the caller
 //   death:root                 from SIGKILL of the owner to the end of the last worker
 //
@@ -34,6 +36,10 @@ Callable empty_task();
 Values measure_one(unsigned workers, double budget_ns);
 Values measure_independent(unsigned workers, bool with_tensor, double budget_ns);
 Values measure_chain(unsigned workers, double budget_ns);
+
+// domains.cpp
+Values measure_bring_up(unsigned workers, double budget_ns);
+Values measure_create_domain(unsigned workers, double budget_ns);
 
 // life.cpp
 Values measure_start(std::string_view kind, unsigned workers, double budget_ns);

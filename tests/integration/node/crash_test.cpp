@@ -64,7 +64,7 @@ class NodeCrash : public NodeTest {
   }
   static WorkerOptions chip_with_setup() {
     WorkerOptions options;
-    options.chips = {{.setup = task_in_library("setup_as_told")}};
+    options.chips.emplace_back().setup = task_in_library("setup_as_told");
     return options;
   }
 
@@ -99,8 +99,8 @@ TEST_F(NodeCrash, AbortInTheInitOfASubThreeLevelsDown) {
 }
 TEST_F(NodeCrash, ConstructorOfTheLibraryWithTheSetup) {
   WorkerOptions options;
-  options.chips = {{.setup = Callable::in_library(test_library("strata_test_constructor_crashes"),
-                                                  "never_reached")}};
+  options.chips.emplace_back().setup =
+      Callable::in_library(test_library("strata_test_constructor_crashes"), "never_reached");
   crash_in_setup(options, "", "signal 11", "strata_test_crash_in_constructor");
 }
 

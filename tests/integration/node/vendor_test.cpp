@@ -55,7 +55,8 @@ TEST_F(NodeVendor, WorksInEveryWorker) {
   below.subs = {{.count = 2, .setup = vendor("vendor_setup")}};
   below.setup = vendor("vendor_setup");
   WorkerOptions options;
-  options.chips = {{.setup = vendor("vendor_setup")}, {}};
+  options.chips.resize(2);
+  options.chips[0].setup = vendor("vendor_setup");
   options.subs = {{.count = 2, .setup = vendor("vendor_setup")},
                   {.count = 1, .program = WorkerProgram::this_program}};
   options.next_level = {below};

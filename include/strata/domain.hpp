@@ -6,7 +6,7 @@
 //       .slices = {{"gradient", strata::DType::float32, 1 << 20}},
 //   });
 //   worker.run([&](strata::Orchestration& run) {
-//     ...  // A group, with in(tensor_parallel.context(rank)) for the task on each chip.
+//     strata::all_reduce(run, tensor_parallel, in, out, strata::ReduceOp::sum);  // collectives.hpp
 //   });
 //
 // Ranks are dense and in the order in which the chips are named. A chip may be in any number of

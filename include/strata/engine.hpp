@@ -146,6 +146,9 @@ class Engine {
       const RecordingSpec& spec,
       const std::function<void(Orchestration&, const Parameters&)>& orchestration);
 
+  /// Whether it is one of this engine's: of a run, or recorded by it.
+  [[nodiscard]] bool runs(const Orchestration& orchestration) const noexcept;
+
   /// Reports that a dispatch to an external lane has ended; `error` is null if it went well.
   void complete(DispatchId dispatch, const std::exception_ptr& error = nullptr);
   /// The same for a task that returns a value: Run::value() has it from here on. If `error` is set

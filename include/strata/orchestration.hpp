@@ -19,6 +19,7 @@
 
 namespace strata {
 
+class Engine;
 class Orchestration;
 class Recording;
 
@@ -148,6 +149,7 @@ class Orchestration {
   [[nodiscard]] Run run() const;
 
  private:
+  friend class Engine;
   friend class Scope;
   void close_scope(std::size_t depth);
   void read_element(const Tensor& tensor, std::span<const std::int64_t> index, DType dtype,

@@ -7,6 +7,7 @@
 #include "strata/chip_program.hpp"
 #include "strata/chip_run_options.hpp"
 #include "strata/chip_worker.hpp"
+#include "strata/collectives.hpp"
 #include "strata/domain.hpp"
 #include "strata/engine.hpp"
 #include "strata/error.hpp"

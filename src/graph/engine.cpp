@@ -137,6 +137,10 @@ void Engine::fail_kind(KindId kind, std::exception_ptr error) {
   state_->scheduler.fail_kind(kind, std::move(error));
 }
 
+bool Engine::runs(const Orchestration& orchestration) const noexcept {
+  return &orchestration.state_->engine == state_.get();
+}
+
 TaskId Engine::last_task() const {
   const std::lock_guard lock(state_->graph_mutex);
   return TaskId{(state_->next_task << graph::kSlotBits) - 1};

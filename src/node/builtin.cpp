@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "comm/collective_task.hpp"
 #include "comm/rank_tasks.hpp"
 
 namespace strata::node {
@@ -20,6 +21,7 @@ constexpr std::array<Row, kBuiltins> kTable = {{
     {"init_rank", {.function = comm::init_rank}},
     {"attach_rank", {.function = comm::attach_rank}},
     {"destroy_rank", {.function = comm::destroy_rank}},
+    {"collective", {.function = comm::run_collective_task}},
 }};
 
 }  // namespace

@@ -23,8 +23,9 @@ enum class Builtin : std::uint8_t {
   init_rank,
   attach_rank,
   destroy_rank,
+  collective,  ///< comm/collective_task.hpp.
 };
-inline constexpr std::size_t kBuiltins = 4;
+inline constexpr std::size_t kBuiltins = 5;
 
 /// What to add to a Worker for it.
 [[nodiscard]] Callable callable_of(Builtin builtin);

@@ -67,6 +67,20 @@ void add_sizes(std::vector<Series>& all, const Maker& make, std::string_view col
   }
 }
 
+/// As tasks of a node.
+void add_tasks(std::vector<Series>& all, double budget_ms) {
+  for (const unsigned ranks : {2u, 4u}) {
+    const auto call = [ranks, budget_ms] {
+      return measure_peer("node", "the strata library", "collective:1024", ranks, budget_ms);
+    };
+    all.push_back({.name = fmt::format("comm/task/{}r", ranks),
+                   .says = fmt::format("all_reduce of 256 floats over {} chips of a node: a run, a "
+                                       "task, a call in a running task, and task less call",
+                                       ranks),
+                   .contenders = {{"", call}}});
+  }
+}
+
 /// What CollectiveAlgorithm::automatic chooses from; the table in src/comm/algorithm_table.cpp.
 void add_table(std::vector<Series>& all, const Maker& make) {
   for (const unsigned ranks : {2u, 4u}) {
@@ -117,6 +131,7 @@ void add_comm_series(std::vector<Series>& all, double budget_ms) {
   all.push_back({.name = "comm/put_notify",
                  .says = "a word put and a notification, there and back, beside a raw line",
                  .contenders = {make.strata("put_notify", 2)}});
+  add_tasks(all, budget_ms);
   add_table(all, make);
   add_domains(all, budget_ms);
 }

@@ -59,6 +59,10 @@ Values measure(std::string_view what, unsigned workers, double budget_ns) {
   if (name == "independent") return measure_independent(workers, false, budget_ns);
   if (name == "independent-tensor") return measure_independent(workers, true, budget_ns);
   if (name == "chain") return measure_chain(workers, budget_ns);
+  if (name == "collective") {
+    return measure_collective(std::strtoull(std::string(kind).c_str(), nullptr, 10), workers,
+                              budget_ns);
+  }
   if (name == "idle") return measure_idle(workers);
   if (name == "memory") return measure_memory(workers);
   if (name == "bring-up") return measure_bring_up(workers, budget_ns);

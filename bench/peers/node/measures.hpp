@@ -11,6 +11,8 @@
 //   memory                     of an idle chip worker, and of the tree
 //   bring-up                   the first domain over all chips
 //   create-domain              a later one
+//   collective:BYTES           all_reduce over all chips, in windows: a run of one, a task, a call
+//                              within a task that runs on all chips
 //   death:child                from SIGKILL of a worker to the error at the caller
 //   death:root                 from SIGKILL of the owner to the end of the last worker
 //
@@ -40,6 +42,9 @@ Values measure_chain(unsigned workers, double budget_ns);
 // domains.cpp
 Values measure_bring_up(unsigned workers, double budget_ns);
 Values measure_create_domain(unsigned workers, double budget_ns);
+
+// collectives.cpp
+Values measure_collective(std::size_t bytes, unsigned ranks, double budget_ns);
 
 // life.cpp
 Values measure_start(std::string_view kind, unsigned workers, double budget_ns);

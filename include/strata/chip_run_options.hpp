@@ -21,6 +21,26 @@ enum class OrchestrationMode : std::uint8_t {
   host_graph,
 };
 
+/// A path of a folder, or none. Not a std::string: nested in options as those of a Worker, GCC 12
+/// warns of that as if it were not initialised.
+class FolderPath {
+ public:
+  FolderPath() noexcept;  ///< None.
+  FolderPath(std::string path) noexcept;
+  FolderPath(const char* path);
+  FolderPath(const FolderPath&);
+  FolderPath(FolderPath&&) noexcept;
+  FolderPath& operator=(const FolderPath&);
+  FolderPath& operator=(FolderPath&&) noexcept;
+  ~FolderPath();
+  [[nodiscard]] bool empty() const noexcept { return path_.empty(); }
+  [[nodiscard]] const std::string& string() const noexcept { return path_; }
+  friend bool operator==(const FolderPath&, const FolderPath&) = default;
+
+ private:
+  std::string path_;
+};
+
 /// What is not set is taken from the environment of the chip's process (the variable in brackets),
 /// and otherwise is the default of the platform. Checked at submit.
 struct ChipRunOptions {
@@ -42,11 +62,11 @@ struct ChipRunOptions {
   /// Keep what was counted: the task's value is a JSON object with `tasks`, `edges` and
   /// `heap_peak_bytes`, and with `graph` if that is kept, too.
   bool keep_stats = false;
-  /// If not empty, a folder for the arguments of tasks that are marked (dumped(),
+  /// If there is one, a folder for the arguments of tasks that are marked (dumped(),
   /// Launch::dumped()): what a task reads, as it begins, and what it has written, as it ends, as
   /// .npy files, with a list of them. Absolute, as the chip's process has its own current folder.
   /// Each run makes a folder of its own in it; see docs/how-to/dump-arguments.md.
-  std::string dump_to = {};
+  FolderPath dump_to = {};
   bool dump_all = false;  ///< Those of all tasks, marked or not.
   friend bool operator==(const ChipRunOptions&, const ChipRunOptions&) = default;
 };

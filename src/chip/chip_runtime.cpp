@@ -323,10 +323,11 @@ ChipRunResult ChipRuntime::Impl::run(const ChipRunRequest& request) {
 
 void ChipRuntime::Impl::begin_dump(const ChipRunRequest& request) {
   const std::string& program = request.program->info().name;
-  dump_ = std::make_unique<ArgumentDump>(ArgumentDump::Options{.folder = request.options.dump_to,
-                                                               .program = program,
-                                                               .run = scene_.number,
-                                                               .all = request.options.dump_all});
+  dump_ = std::make_unique<ArgumentDump>(
+      ArgumentDump::Options{.folder = request.options.dump_to.string(),
+                            .program = program,
+                            .run = scene_.number,
+                            .all = request.options.dump_all});
   scene_.engine->set_dump(dump_.get());
   if (options_.log) {
     options_.log(

@@ -100,11 +100,11 @@ void validate(const ChipRunOptions& options, const Platform& platform) {
     refuse(fmt::format("ChipRunOptions::time_limit is {}; it must be positive, or not be set",
                        base::duration_text(*options.time_limit)));
   }
-  if (!options.dump_to.empty() && options.dump_to.front() != '/') {
+  if (!options.dump_to.empty() && options.dump_to.string().front() != '/') {
     refuse(
         fmt::format("ChipRunOptions::dump_to '{}' is no absolute path: the chip's process may have "
                     "another current folder",
-                    options.dump_to));
+                    options.dump_to.string()));
   }
   if (platform.simulated) return;
   if (options.check) {

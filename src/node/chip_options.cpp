@@ -80,7 +80,7 @@ json to_json(const ChipRunOptions& options) {
           {"explore_seed", number_or_null(options.explore_seed)},
           {"keep_graph", options.keep_graph},
           {"keep_stats", options.keep_stats},
-          {"dump_to", options.dump_to},
+          {"dump_to", options.dump_to.string()},
           {"dump_all", options.dump_all}};
 }
 

@@ -174,7 +174,7 @@ TEST_P(ArgumentDumpTest, FolderThatCantBeMadeFailsTheRunByName) {
     chip_.run([](ChipOrchestration&) {}, {}, options);
     FAIL() << "the run went well";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(options.dump_to));
+    EXPECT_THAT(error.what(), HasSubstr(options.dump_to.string()));
   }
 }
 

@@ -37,8 +37,8 @@ TEST(ChipOptionsTest, WhatTheFirstSaysCountsAndTheSecondFillsTheGaps) {
   EXPECT_TRUE(merged({.check = true}, {.keep_graph = true}).check);
   EXPECT_TRUE(merged({.check = true}, {.keep_graph = true}).keep_graph);
   EXPECT_TRUE(merged({.keep_stats = true}, {}).keep_stats);
-  EXPECT_EQ(merged({.dump_to = "/a"}, {.dump_to = "/b"}).dump_to, "/a");
-  EXPECT_EQ(merged({}, {.dump_to = "/b", .dump_all = true}).dump_to, "/b");
+  EXPECT_EQ(merged({.dump_to = "/a"}, {.dump_to = "/b"}).dump_to.string(), "/a");
+  EXPECT_EQ(merged({}, {.dump_to = "/b", .dump_all = true}).dump_to.string(), "/b");
   EXPECT_TRUE(merged({}, {.dump_to = "/b", .dump_all = true}).dump_all);
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/duration_text.hpp"
 #include "chip/argument_dump.hpp"
 #include "chip/check.hpp"
 #include "chip/chip_engine.hpp"
+#include "chip/core_text.hpp"
 #include "chip/current_orchestration.hpp"
 #include "chip/orchestration_state.hpp"
 #include "chip/run_failure.hpp"
@@ -17,6 +19,7 @@
 #include "chip/run_thread.hpp"
 #include "chip/run_watch.hpp"
 #include "chip/staging.hpp"
+#include "trace/state_board.hpp"
 
 namespace strata::chip {
 
@@ -53,6 +56,7 @@ class ChipRuntime::Impl {
         pool_(pool_options(options)),
         staging_(options.platform.memory) {
     validate(environment_, options_.platform);
+    report_entry_ = trace::StateBoard::of_process().add("chip", [this] { return describe_chip(); });
   }
 
   ChipRunResult run(const ChipRunRequest& request);
@@ -80,6 +84,7 @@ class ChipRuntime::Impl {
   void begin_special(const ChipRunRequest& request);
   void end_special(const ChipRunRequest& request, Outcome& outcome);
   [[nodiscard]] std::string busy_text() const;
+  [[nodiscard]] nlohmann::json describe_chip() const;
   [[noreturn]] void throw_stuck(const ChipRunRequest& request, const std::string& limit);
 
   const ChipRuntimeOptions options_;
@@ -101,6 +106,7 @@ class ChipRuntime::Impl {
   RunWatch watch_;
   Outcome timed_;  ///< Of the run on thread_.
   RunThread thread_;
+  trace::StateBoard::Entry report_entry_;  ///< Last: asks for what is above.
 };
 
 ChipEngine& ChipRuntime::Impl::engine_for(const RunSettings& settings) {
@@ -263,6 +269,36 @@ std::string ChipRuntime::Impl::busy_text() const {
     return fmt::format(" no core was busy: the orchestration itself was running, for {}", since);
   }
   return fmt::format(":{}\n  the orchestration has not returned either, for {}", cores, since);
+}
+
+/// For reports from outside, on the thread that answers them.
+nlohmann::json ChipRuntime::Impl::describe_chip() const {
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  nlohmann::json report = {{"platform", options_.platform.name},
+                           {"orchestration_for_s", nullptr},
+                           {"cores", nlohmann::json::array()}};
+  if (const auto orchestration = clock_.running_for()) {
+    report["orchestration_for_s"] = seconds(*orchestration);
+  }
+  for (const CoreStatus& core : pool_.status()) {
+    report["cores"].push_back({{"core", core.core},
+                               {"cluster", core.cluster},
+                               {"where", core_text(core.core, core.cluster, core.lane)},
+                               {"lane", lane_text(core.lane)},
+                               {"state", name_of(core.state)},
+                               {"kernel", core.kernel},
+                               {"task", core.task.number()},
+                               {"task_name", core.task_name},
+                               {"block", core.block},
+                               {"blocks", core.blocks},
+                               {"for_s", seconds(core.since)},
+                               {"waits_for", core.waits_for},
+                               {"thread", core.thread},
+                               {"arguments", core.arguments}});
+  }
+  return report;
 }
 
 void ChipRuntime::Impl::throw_stuck(const ChipRunRequest& request, const std::string& limit) {

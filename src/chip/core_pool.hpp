@@ -61,6 +61,9 @@ struct CoreStatus {
   [[nodiscard]] std::string to_string() const;
 };
 
+/// "idle", "allotted", "running", "waiting".
+[[nodiscard]] std::string_view name_of(CoreStatus::State state) noexcept;
+
 struct CorePoolOptions {
   Platform platform = {};
   unsigned threads = 0;                  ///< Running at once; 0: as many as CPUs allowed.

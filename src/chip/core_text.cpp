@@ -183,6 +183,20 @@ std::vector<CoreStatus> CorePool::Impl::status() const {
   return all;
 }
 
+std::string_view name_of(CoreStatus::State state) noexcept {
+  switch (state) {
+    case CoreStatus::State::idle:
+      return "idle";
+    case CoreStatus::State::allotted:
+      return "allotted";
+    case CoreStatus::State::running:
+      return "running";
+    case CoreStatus::State::waiting:
+      return "waiting";
+  }
+  return "?";
+}
+
 std::string CoreStatus::to_string() const {
   std::string text = core_text(core, cluster, lane);
   switch (state) {

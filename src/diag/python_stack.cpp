@@ -57,13 +57,7 @@ struct Report {
   int signal = 0;
 };
 
-/// The number that the process has in its own pid namespace.
-std::string own_number(const std::string& status) {
-  const std::string numbers = line_of(status, "NSpid");
-  return numbers.substr(numbers.find_last_of(" \t") + 1);
-}
-
-std::optional<Report> find_report(pid_t pid, const std::string& status) {
+std::optional<Report> find_report(pid_t pid) {
   const std::string name = std::string("/memfd:") + kPythonReportName;
   for (const os::OpenDescriptor& open : os::open_descriptors(pid)) {
     if (!open.target.starts_with(name)) continue;
@@ -77,7 +71,7 @@ std::optional<Report> find_report(pid_t pid, const std::string& status) {
       continue;
     }
     const bool valid = report.signal >= SIGRTMIN && report.signal <= SIGRTMAX;
-    if (valid && std::to_string(owner) == own_number(status)) return report;
+    if (valid && owner == os::own_number_of(pid)) return report;
   }
   return std::nullopt;
 }
@@ -115,7 +109,7 @@ void ask_faulthandler(pid_t pid, const Report& report, os::Deadline deadline,
   // Looked at again, now that the pidfd holds on to the process: it is the same one.
   const std::string status = status_of(pid);
   const bool catches = has_signal(status, "SigCgt", report.signal);
-  if (!pidfd || !catches || !find_report(pid, status)) {
+  if (!pidfd || !catches || !find_report(pid)) {
     stacks.note = "it does not take our signal any more";
     return;
   }
@@ -227,8 +221,7 @@ std::map<std::uint64_t, std::vector<PythonFrame>> python_frames(const std::strin
 
 PythonStacks python_stacks_of(pid_t pid, os::Deadline deadline) {
   PythonStacks stacks;
-  const std::string status = status_of(pid);
-  if (const auto report = find_report(pid, status)) {
+  if (const auto report = find_report(pid)) {
     stacks.is_python = true;
     ask_faulthandler(pid, *report, deadline, stacks);
     if (!stacks.text.empty()) return stacks;

@@ -6,9 +6,11 @@
 #include <array>
 #include <cmath>
 
+#include "diag/runtime_state.hpp"
 #include "diag/source_places.hpp"
 #include "diag/verdict.hpp"
 #include "os/child_process.hpp"
+#include "strata/ids.hpp"
 
 namespace strata::diag {
 namespace {
@@ -95,6 +97,14 @@ nanoseconds state_since(const trace::Card& card) {
   return is_at_work(card) ? card.task->since : card.state_since;
 }
 
+/// As printable(), line by line.
+std::string printable_lines(std::string text) {
+  for (char& c : text) {
+    if (c != '\n' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) c = '?';
+  }
+  return text;
+}
+
 std::string strata_text(const StrataReport& strata, nanoseconds now) {
   const trace::Card& card = strata.card;
   std::string text =
@@ -105,11 +115,15 @@ std::string strata_text(const StrataReport& strata, nanoseconds now) {
                         time_text(now - card.step_since));
   }
   if (card.task) {
-    text += fmt::format("  task in hand: {} '{}' ({}), for {}\n", card.task->task,
+    text += fmt::format("  task in hand: {} '{}' ({}), for {}\n", TaskId{card.task->task}.number(),
                         printable(card.task->name), printable(card.task->callable),
                         time_text(now - card.task->since));
+    for (const std::string& argument : strata.task_arguments)
+      text += "    argument " + printable(argument) + "\n";
   }
   if (strata.crash) text += trace::describe(*strata.crash);
+  text += printable_lines(to_text(runtime_state(strata.state)));
+  if (!strata.state_note.empty()) text += "  what its runtime is at: " + strata.state_note + "\n";
   for (const trace::ThreadEvents& thread : strata.events) {
     text += fmt::format("  last events of thread {} '{}', {} in all:\n", thread.thread,
                         printable(thread.name), thread.recorded);
@@ -251,9 +265,13 @@ nlohmann::json json_of(const StrataReport& strata, nanoseconds now) {
                          {"step_for_s", seconds(now - card.step_since)},
                          {"task", nullptr},
                          {"crash", nullptr},
+                         {"runtime", strata.state},
+                         {"runtime_note", strata.state_note},
                          {"events", nlohmann::json::array()}};
   if (card.task) {
     json["task"] = {{"id", card.task->task},
+                    {"number", TaskId{card.task->task}.number()},
+                    {"arguments", strata.task_arguments},
                     {"name", card.task->name},
                     {"callable", card.task->callable},
                     {"for_s", seconds(now - card.task->since)}};

@@ -9,15 +9,19 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
 
+#include "diag/runtime_state.hpp"
 #include "diag/verdict.hpp"
 #include "os/deadline.hpp"
 #include "os/procfs.hpp"
+#include "strata/ids.hpp"
+#include "trace/state_request.hpp"
 
 namespace strata::diag {
 namespace {
@@ -150,7 +154,52 @@ void add_record(ProcessReport& process, std::size_t events) {
   if (!reader) return;
   process.strata = StrataReport{.card = reader->card(),
                                 .events = last_events(reader->events(), events),
-                                .crash = reader->crash()};
+                                .crash = reader->crash(),
+                                .state = nullptr,
+                                .state_note = {},
+                                .task_arguments = {}};
+}
+
+using Requests = std::map<pid_t, trace::StateRequest>;
+
+Requests ask_all(const std::vector<Member>& members) {
+  Requests requests;
+  for (const Member& member : members) {
+    if (auto request = trace::StateRequest::ask(member.info.pid))
+      requests.emplace(member.info.pid, std::move(*request));
+  }
+  return requests;
+}
+
+/// What the runtimes are at, as far as they have said so by the deadline.
+void add_states(std::vector<ProcessReport>& processes, const Requests& requests,
+                os::Deadline deadline) {
+  const auto wants = [&](const ProcessReport& process) {
+    return process.strata && process.strata->state.is_null() && requests.contains(process.pid);
+  };
+  for (;;) {
+    for (ProcessReport& process : processes) {
+      if (!wants(process)) continue;
+      const auto text = requests.at(process.pid).answer();
+      // Whatever it wrote, we go on.
+      if (text) process.strata->state = nlohmann::json::parse(*text, nullptr, false);
+      if (process.strata->state.is_discarded() || process.strata->state.is_array()) {
+        process.strata->state = nlohmann::json::object();
+      }
+    }
+    const bool all = std::ranges::none_of(processes, [&](const ProcessReport& process) {
+      return wants(process) && !process.stopped() && !process.ended();
+    });
+    if (all || deadline.passed()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (ProcessReport& process : processes) {
+    if (!process.strata || !process.strata->state.is_null()) continue;
+    process.strata->state_note = process.stopped() ? "it is stopped, and can't say"
+                                 : requests.contains(process.pid)
+                                     ? "it was asked and has not answered"
+                                     : "it can't be asked";
+  }
 }
 
 using Looks = std::map<pid_t, std::map<pid_t, ThreadLook>>;
@@ -166,14 +215,29 @@ std::map<pid_t, ThreadLook> by_id(std::vector<ThreadLook> looks) {
 
 /// Lets the time between the looks pass. What was running at the first look, and is not at any
 /// moment of it, no longer counts as running.
-void wait_and_watch(Looks& looks, nanoseconds window) {
+void wait_and_watch(Looks& looks, nanoseconds window, const std::function<void()>& half_way) {
   constexpr int kSteps = 8;
   for (int step = 0; step < kSteps; ++step) {
+    if (step == kSteps / 2) half_way();
     std::this_thread::sleep_for(window / kSteps);
     for (auto& [pid, threads] : looks) {
       for (auto& [id, look] : threads) {
         if (look.state == 'R') look.state = state_of_thread(pid, id);
       }
+    }
+  }
+}
+
+/// What a Worker says of the tasks that it has sent belongs to the processes that run them.
+void add_arguments(std::vector<ProcessReport>& processes) {
+  for (const ProcessReport& parent : processes) {
+    if (!parent.strata) continue;
+    for (ChildState& child : runtime_state(parent.strata->state).children) {
+      const auto process = std::ranges::find(processes, child.pid, &ProcessReport::pid);
+      if (process == processes.end() || !process->strata || !process->strata->card.task) continue;
+      const TaskId in_hand{process->strata->card.task->task};
+      if (in_hand.number() != child.task) continue;  // It has gone on meanwhile.
+      process->strata->task_arguments = std::move(child.arguments);
     }
   }
 }
@@ -275,10 +339,14 @@ TreeReport collect(pid_t root, const CollectOptions& options) {
   TreeReport report;
   report.when = time_of_day();
   Looks first;
-  for (const Member& member : members_of(root, options.leave_out))
+  const std::vector<Member> members = members_of(root, options.leave_out);
+  for (const Member& member : members)
     first.emplace(member.info.pid, by_id(look_at_threads(member.info.pid)));
   const nanoseconds looked(os::monotonic_now_ns());
-  wait_and_watch(first, options.window);
+  // Half-way: what they say has lasted since the first look can't have just begun, and they have
+  // the time to the second to say it.
+  Requests requests;
+  wait_and_watch(first, options.window, [&] { requests = ask_all(members); });
   for (const Member& member : settled_members_of(root, options.leave_out)) {
     ProcessReport process = begin_report(member);
     const nanoseconds now(os::monotonic_now_ns());
@@ -288,6 +356,9 @@ TreeReport collect(pid_t root, const CollectOptions& options) {
     find_pipes(process);
     report.processes.push_back(std::move(process));
   }
+  add_states(report.processes, requests,
+             os::earlier(deadline, os::Deadline::after(options.answer_limit)));
+  add_arguments(report.processes);
   // All looks before all stacks: what we do to a process is not what it does.
   for (ProcessReport& process : report.processes)
     add_stacks(process, deadline);

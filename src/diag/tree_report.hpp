@@ -1,7 +1,9 @@
-// TreeReport: what a tree of processes was doing at a moment, all of it gathered from outside: no
-// process of the tree takes part, so none can hang the report or be left out of it.
+// TreeReport: what a tree of processes was doing at a moment, gathered from outside: no process of
+// the tree can hang the report or be left out of it. Those of Strata are asked, too, what their
+// runtime is at; what they answer while we look is in the report, and those that do not answer are
+// there without.
 //
-//   look ── window ── look again ── stacks, process by process ── locks and verdict (verdict.hpp)
+//   look, ask ── window ── look again ── stacks, process by process ── locks and verdict
 //
 // Processes and threads come and go meanwhile: who is gone is an entry without content.
 //
@@ -12,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +48,11 @@ struct StrataReport {
   trace::Card card;
   std::vector<trace::ThreadEvents> events;
   std::optional<trace::CrashReport> crash;
+  /// What its runtime is at, as trace/state_board.hpp has it; null if it did not say.
+  nlohmann::json state;
+  std::string state_note;  ///< Why it did not.
+  /// Of the task in hand, as the Worker says that sent it: "inout float32[4, 8]".
+  std::vector<std::string> task_arguments;
 };
 
 struct ProcessReport {
@@ -85,6 +93,8 @@ struct TreeReport {
 
 struct CollectOptions {
   std::chrono::milliseconds window{200};
+  /// Of processes that have not answered within the window.
+  std::chrono::milliseconds answer_limit{100};
   std::chrono::milliseconds limit{20'000};  ///< In all; what is not there by then is left out.
   std::size_t events = 20;                  ///< Of the flight recorder, of each process.
   pid_t leave_out = 0;                      ///< This process and what is below it.

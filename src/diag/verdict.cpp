@@ -9,9 +9,11 @@
 #include <string_view>
 
 #include "base/duration_text.hpp"
+#include "diag/runtime_findings.hpp"
 #include "diag/source_places.hpp"
 #include "diag/tree_report.hpp"
 #include "os/child_process.hpp"
+#include "strata/ids.hpp"
 
 namespace strata::diag {
 namespace {
@@ -106,6 +108,12 @@ OwnCode own_code(const ThreadReport& thread) {
   return {second_best, false};
 }
 
+/// A process of Strata's that waits for the end of another (node/janitor.hpp).
+bool is_janitor(const ProcessReport& process) {
+  return process.command_line.size() > 1 && process.command_line[0] == "strata-worker" &&
+         process.command_line[1] == "--janitor";
+}
+
 /// Everything that a report says, by number.
 class Findings {
  public:
@@ -123,6 +131,7 @@ class Findings {
     dead();
     stopped();
     circles();
+    runtimes();
     busy();
     tasks();
     waiting();
@@ -199,16 +208,31 @@ class Findings {
     }
   }
 
+  /// Of Strata: what the runtimes say themselves.
+  void runtimes() {
+    for (const ProcessReport& process : report_.processes) {
+      for (RuntimeFinding& finding :
+           runtime_findings(process, name_of(process), [&](const ThreadReport& thread) {
+             return thread.busy < kBusy ? reason_of(process, thread) : spins(thread);
+           })) {
+        say(std::move(finding.line));
+        told_.insert(finding.threads.begin(), finding.threads.end());
+      }
+    }
+  }
+
   void busy() {
     for (const ProcessReport& process : report_.processes) {
       for (const ThreadReport& thread : process.threads) {
-        if (thread.busy < kBusy) continue;
-        say(fmt::format(
-            "{} computes or spins{}: it used or wanted {:.0f} % of a CPU in the last {}",
-            name_of(thread, process), own_place(thread), 100 * thread.busy,
-            short_time(report_.window)));
+        if (thread.busy < kBusy || told_.contains(thread.thread)) continue;
+        say(name_of(thread, process) + " " + spins(thread));
       }
     }
+  }
+
+  [[nodiscard]] std::string spins(const ThreadReport& thread) const {
+    return fmt::format("computes or spins{}: it used or wanted {:.0f} % of a CPU in the last {}",
+                       own_place(thread), 100 * thread.busy, short_time(report_.window));
   }
 
   /// Of Strata: who has a task in hand, or is on the way up or down, the oldest first.
@@ -225,10 +249,10 @@ class Findings {
         return short_time(report_.taken_at - since);
       };
       if (card.task) {
-        items.push_back(
-            {card.task->since, fmt::format("{} has had task {} '{}' in hand for {}{}",
-                                           name_of(process), card.task->task, card.task->name,
-                                           age(card.task->since), what_the_task_does(process))});
+        items.push_back({card.task->since,
+                         fmt::format("{} has had task {} '{}' in hand for {}{}", name_of(process),
+                                     TaskId{card.task->task}.number(), card.task->name,
+                                     age(card.task->since), what_the_task_does(process))});
       } else if (card.state == trace::ProcessState::starting ||
                  card.state == trace::ProcessState::initialising ||
                  card.state == trace::ProcessState::stopping) {
@@ -255,7 +279,7 @@ class Findings {
     const auto place = threads_.find(id);
     if (place == threads_.end() || place->second.process != &process) return "";
     const ThreadReport& thread = *place->second.thread;
-    told_.insert(id);
+    if (!told_.insert(id).second) return "";
     if (thread.state == 'T' || thread.state == 't') return "";
     return "; it " + reason_of(process, thread);
   }
@@ -274,6 +298,7 @@ class Findings {
       if (!all_wait || waits_for_child(*process)) continue;
       // A worker without a task waits for one; what it does otherwise has been told.
       if (process->strata && process->strata->card.role != "node") continue;
+      if (is_janitor(*process)) continue;
       tell_of(*process);
     }
   }

@@ -3,6 +3,7 @@
 #include "graph/engine_state.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/planted_fault.hpp"
@@ -99,9 +100,11 @@ EngineState::EngineState(EngineOptions engine_options)
   handles->engine = this;
   kind_count = scheduler.kinds().size();
   lane_count = scheduler.lanes().size();
+  report_entry = trace::StateBoard::of_process().add("engine", [this] { return describe(); });
 }
 
 EngineState::~EngineState() {
+  report_entry.remove();
   {
     std::unique_lock lock(runs_mutex);
     closing_ = true;

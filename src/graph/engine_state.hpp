@@ -35,7 +35,9 @@
 #include "graph/storage.hpp"
 #include "graph/task_window.hpp"
 #include "os/adaptive_mutex.hpp"
+#include "os/cpu.hpp"
 #include "strata/engine.hpp"
+#include "trace/state_board.hpp"
 
 namespace strata::graph {
 
@@ -139,6 +141,7 @@ struct RoomRequest {
   std::uint64_t asked = 0;
   const RunState* run = nullptr;  ///< For run_end.
   os::Parker* parker = nullptr;
+  std::uint64_t since = os::cycle_count();
   bool hopeless = false;            ///< Proved that waiting can't end. Blocked lock.
   CapacityError::Facts facts = {};  ///< Then, why.
 };
@@ -252,8 +255,19 @@ class EngineState {
   [[nodiscard]] static std::optional<Guest> visit(const RunState& run);
   [[nodiscard]] static std::vector<GraphEdge> edges_in_window(const RunState& run, TaskId task);
   [[nodiscard]] EngineStats stats();
+
+  // --- Reports (engine_report.cpp) ---
+  /// Runs, tasks in flight by state, what is blocked and who holds the heap, for reports.
+  [[nodiscard]] nlohmann::json describe();
   void throw_if_ended(const RunState& run) const;
 
+ private:
+  [[nodiscard]] std::vector<std::shared_ptr<RunState>> open_runs();
+  [[nodiscard]] nlohmann::json describe_blocked();
+  void describe_tasks(nlohmann::json& report, const std::vector<std::shared_ptr<RunState>>& runs);
+  [[nodiscard]] nlohmann::json describe_holders();
+
+ public:
   const EngineOptions options;
   const std::shared_ptr<HandleRegistry> handles = std::make_shared<HandleRegistry>();
   std::size_t kind_count = 0;  ///< Constant.
@@ -338,7 +352,8 @@ class EngineState {
   std::vector<os::Parker*> waiters_;  ///< Threads in wait_until.
 
  public:
-  Scheduler scheduler;  // Last: its threads use all of the above.
+  Scheduler scheduler;                    // Its threads use all of the above.
+  trace::StateBoard::Entry report_entry;  ///< Last: nobody asks an engine that is being destroyed.
 };
 
 }  // namespace strata::graph

@@ -39,6 +39,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -188,6 +189,18 @@ class Scheduler {
   [[nodiscard]] std::vector<TaskNode*> take_cancelled();
   /// Tells external lanes to look at the tokens of what is at them: all, or those of a group.
   void tell_cancellation(const TaskNode* group);
+
+  /// What lanes have and will have, for reports. visit_lane(lane), then visit_part(lane, part) for
+  /// what is at each external lane. With the mutex held.
+  template <class VisitLane, class VisitPart>
+  void look_at_lanes(VisitLane&& visit_lane, VisitPart&& visit_part) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& lane : lanes_)
+      visit_lane(*lane);
+    for (const Dispatch& dispatch : dispatches_) {
+      if (dispatch.live) visit_part(*dispatch.lane, dispatch.part);
+    }
+  }
 
   /// Ends all lanes; every task has ended.
   void stop();

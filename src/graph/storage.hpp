@@ -79,6 +79,15 @@ class Storage {
     return found;
   }
 
+  /// Calls visit(record) for each live block.
+  template <class Visit>
+  void for_each_block(Visit&& visit) const {
+    const std::lock_guard lock(mutex_);
+    heap_.walk([&](const Heap::Walked& block) {
+      if (!block.free) visit(*static_cast<const BufferRecord*>(block.owner));
+    });
+  }
+
  private:
   void map();
 

@@ -18,7 +18,7 @@
 namespace strata::node {
 
 /// What an epoll event is about.
-enum class Source : std::uint8_t { wake, completions, process, control, log };
+enum class Source : std::uint8_t { wake, completions, report, process, control, log };
 
 /// What a process has and leaves behind; made anew for each.
 struct ChildResources {

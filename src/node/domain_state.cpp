@@ -90,4 +90,19 @@ void DomainTable::process_gone(LaneId chip, const WorkerFault& cause) {
   }
 }
 
+std::vector<std::string> DomainTable::waits() const {
+  std::vector<std::string> lines;
+  const std::lock_guard lock(mutex_);
+  for (const auto& domain : domains_) {
+    std::vector<std::string> ranks;
+    for (std::size_t rank = 0; rank < domain->paths.size(); ++rank)
+      ranks.push_back(fmt::format("{} {}", rank, domain->paths[rank]));
+    for (const std::string& wait : comm::describe_waits(domain->view)) {
+      lines.push_back(fmt::format("in domain '{}' {} (ranks: {})", domain->name(), wait,
+                                  fmt::join(ranks, ", ")));
+    }
+  }
+  return lines;
+}
+
 }  // namespace strata::node

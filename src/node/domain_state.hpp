@@ -87,6 +87,9 @@ class DomainTable {
   /// Where a buffer lies for a task on `lane`; null if it is of no domain. Throws as check().
   [[nodiscard]] std::byte* locate(BufferId buffer, LaneId lane, const std::string& what) const;
 
+  /// Which ranks of which domains wait for which, for reports: a line each.
+  [[nodiscard]] std::vector<std::string> waits() const;
+
   /// The chip's process is gone: breaks all domains that it is in.
   void process_gone(LaneId chip, const WorkerFault& cause);
 

@@ -1,8 +1,12 @@
 #include "node/endpoint.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/duration_text.hpp"
@@ -50,6 +54,21 @@ std::string Endpoint::text_of(const TaskContext& context) {
   std::string text = "task " + std::to_string(context.task().number());
   if (!context.name().empty()) text += " '" + std::string(context.name()) + "'";
   return text;
+}
+
+/// "inout float32[4, 8]" for each tensor, then "scalar 0x5" for each scalar.
+std::vector<std::string> Endpoint::argument_texts(const TaskContext& context) {
+  constexpr const char* kAccess[] = {"in", "out", "inout"};
+  std::vector<std::string> texts;
+  texts.reserve(context.tensor_count() + context.scalar_count());
+  for (std::size_t i = 0; i < context.tensor_count(); ++i) {
+    const TensorView tensor = context.tensor(i);
+    texts.push_back(fmt::format("{} {}[{}]", kAccess[static_cast<int>(tensor.access())],
+                                name_of(tensor.dtype()), fmt::join(tensor.shape(), ", ")));
+  }
+  for (std::size_t i = 0; i < context.scalar_count(); ++i)
+    texts.push_back(fmt::format("scalar {:#x}", context.scalar<std::uint64_t>(i)));
+  return texts;
 }
 
 /// The limit as the worker has it; 0: none.
@@ -641,6 +660,24 @@ os::Deadline Endpoint::next_timer(std::optional<Overdue>& overdue) {
 std::string Endpoint::task_in_hand() {
   const std::lock_guard lock(mutex_);
   return sent_.empty() ? std::string() : text_of(*sent_.front().context);
+}
+
+nlohmann::json Endpoint::describe() {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json report = {{"in_hand", nullptr},
+                           {"sent_ahead", sent_.empty() ? 0 : sent_.size() - 1},
+                           {"not_sent", waiting_.size()},
+                           {"no_process", mailbox_ == nullptr}};
+  if (sent_.empty()) return report;
+  const Entry& entry = sent_.front();
+  const TaskContext& context = *entry.context;
+  report["in_hand"] = {{"number", context.task().number()},
+                       {"name", std::string(context.name())},
+                       {"callable", shared_.callable_text(entry.call.callable())},
+                       {"arguments", argument_texts(context)},
+                       {"cancelled", entry.told || entry.cancelled},
+                       {"over_limit", entry.over_limit}};
+  return report;
 }
 
 bool Endpoint::lost() {

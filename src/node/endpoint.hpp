@@ -30,6 +30,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -118,6 +119,8 @@ class Endpoint final : public ExternalLane {
   [[nodiscard]] bool lost();
   /// Of the task in hand, for messages: "task 17 'scale'", or empty.
   [[nodiscard]] std::string task_in_hand();
+  /// The task in hand with its arguments, and what is behind it, for reports.
+  [[nodiscard]] nlohmann::json describe();
   /// Set when the mailbox says that the worker broke the protocol.
   [[nodiscard]] std::string broken();
 
@@ -167,6 +170,7 @@ class Endpoint final : public ExternalLane {
   template <class Add>
   void add_to_story(std::uint64_t dispatch, const Add& add);
   [[nodiscard]] static std::string text_of(const TaskContext& context);
+  [[nodiscard]] static std::vector<std::string> argument_texts(const TaskContext& context);
   [[nodiscard]] std::chrono::nanoseconds limit_of(const Call& call,
                                                   const ProgramCall* program) const noexcept;
   [[nodiscard]] std::string overdue_text(const Entry& entry) const;

@@ -7,6 +7,7 @@
 #include "node/worker_process.hpp"
 #include "trace/process_record.hpp"
 #include "trace/recorder.hpp"
+#include "trace/state_board.hpp"
 
 namespace strata::node {
 
@@ -20,6 +21,7 @@ void make_own_record(const std::string& path) {
     record->set_pid(::getpid());
     record->set_state(trace::ProcessState::idle);
     trace::record_into(*record);
+    trace::StateBoard::of_process().open();
   });
 }
 

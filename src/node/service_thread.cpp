@@ -18,6 +18,7 @@
 #include "node/protocol.hpp"
 #include "strata/error.hpp"
 #include "trace/crash_handler.hpp"
+#include "trace/state_board.hpp"
 
 namespace strata::node {
 namespace {
@@ -69,7 +70,8 @@ ServiceThread& ServiceThread::start(WorkerShared& shared) {
 }
 
 void ServiceThread::run() {
-  std::array<pollfd, 2> watched{};
+  std::array<pollfd, 3> watched{};
+  trace::StateBoard& board = trace::StateBoard::of_process();
   for (;;) {
     ipc::ControlChannel& channel = shared_.messages->channel();
     const bool writes = channel.wants_write();
@@ -77,8 +79,10 @@ void ServiceThread::run() {
                   .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN),
                   .revents = 0};
     watched[1] = {.fd = shared_.service_event.fd(), .events = POLLIN, .revents = 0};
+    watched[2] = {.fd = board.request_fd(), .events = POLLIN, .revents = 0};
     (void)poll(watched.data(), watched.size(), pass_on_stop() ? kStopAgainMs : -1);
     if (watched[1].revents != 0) shared_.service_event.drain();
+    if (watched[2].revents != 0) board.answer();
     if (writes) (void)channel.flush();
     if (watched[0].revents != 0) take_messages();
   }

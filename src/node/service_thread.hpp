@@ -1,5 +1,6 @@
 // The service thread of a worker process: reads the control channel, so that callables are loaded
-// and slabs mapped while a task runs, and sends what waits to be sent.
+// and slabs mapped while a task runs, sends what waits to be sent, and says what the process is at
+// when somebody asks for a report (trace/state_board.hpp).
 //
 // What makes no sense ends the process, with a line in its log and a `failed` message.
 //

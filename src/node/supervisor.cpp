@@ -14,11 +14,13 @@
 #include "node/json_fields.hpp"
 #include "node/protocol.hpp"
 #include "node/this_program.hpp"
+#include "node/worker_process.hpp"
 #include "os/procfs.hpp"
 #include "strata/chip_error.hpp"
 #include "strata/error.hpp"
 #include "trace/crash_handler.hpp"
 #include "trace/recorder.hpp"
+#include "trace/state_board.hpp"
 
 namespace strata::node {
 
@@ -64,6 +66,11 @@ Supervisor::Supervisor(SupervisorOptions options, SupervisorClient& client)
   }
   epoll_.add(wake_.fd(), EPOLLIN, static_cast<std::uint64_t>(Source::wake));
   epoll_.add(completion_event_.fd(), EPOLLIN, static_cast<std::uint64_t>(Source::completions));
+  // In a worker process the service thread answers.
+  if (const int requests = trace::StateBoard::of_process().request_fd();
+      requests >= 0 && !is_worker_process()) {
+    epoll_.add(requests, EPOLLIN, static_cast<std::uint64_t>(Source::report));
+  }
   thread_ = std::thread([this] { main(); });
 }
 
@@ -229,6 +236,10 @@ void Supervisor::handle(const epoll_event& event) {
     client_.completions();
     return;
   }
+  if (source == Source::report) {
+    trace::StateBoard::of_process().answer();
+    return;
+  }
   Child& child = *children_[(event.data.u64 >> 8U) & 0xffffffff];
   if (child.tag(source) != event.data.u64 || !has_process(child.state)) return;
   switch (source) {
@@ -253,6 +264,7 @@ void Supervisor::handle(const epoll_event& event) {
       break;
     case Source::wake:
     case Source::completions:
+    case Source::report:
       break;
   }
 }

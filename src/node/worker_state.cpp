@@ -86,9 +86,11 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
                         .log = &log_},
       *this);
   progress_->set_event(supervisor_->completion_event());
+  report_entry_ = trace::StateBoard::of_process().add("worker", [this] { return describe(); });
 }
 
 WorkerState::~WorkerState() {
+  report_entry_.remove();
   callables_
       .stop();  // Recordings that are left may keep programs; nobody is told of them any more.
 }
@@ -548,6 +550,23 @@ std::vector<ProcessStatus> WorkerState::processes() {
     if (!all[i].task.empty()) all[i].step = "running " + all[i].task;
   }
   return all;
+}
+
+/// For reports from outside.
+nlohmann::json WorkerState::describe() {
+  nlohmann::json children = nlohmann::json::array();
+  const std::vector<ProcessStatus> all = supervisor_->processes();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    nlohmann::json child = endpoints_[i]->describe();
+    child["path"] = all[i].path;
+    child["pid"] = all[i].pid;
+    child["state"] = all[i].state;
+    child["incarnation"] = all[i].incarnation;
+    children.push_back(std::move(child));
+  }
+  return {{"path", options_.name},
+          {"children", std::move(children)},
+          {"waits", domains_.waits()}};
 }
 
 // ---- From the supervisor ------------------------------------------------------------------------

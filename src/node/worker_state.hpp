@@ -42,6 +42,7 @@
 #include "node/worker_program.hpp"
 #include "os/unique_fd.hpp"
 #include "strata/worker.hpp"
+#include "trace/state_board.hpp"
 
 namespace strata::comm {
 class WindowLayout;
@@ -122,6 +123,7 @@ class WorkerState final : public SupervisorClient {
   /// Begins to stop, unless that is under way. Returns the `ended_` that its end will change;
   /// nothing if it is closed.
   std::optional<std::uint64_t> begin_stop(std::chrono::milliseconds limit, bool by_cancel);
+  [[nodiscard]] nlohmann::json describe();
   [[nodiscard]] CallableId known_callable(const nlohmann::json& id) const;
 
   const WorkerOptions options_;
@@ -163,7 +165,8 @@ class WorkerState final : public SupervisorClient {
   /// By child: its process is being ended since its task did not stop. The supervisor's thread.
   std::vector<bool> overdue_;
 
-  std::unique_ptr<Supervisor> supervisor_;  ///< Last: its thread uses all of the above.
+  std::unique_ptr<Supervisor> supervisor_;  ///< Its thread uses all of the above.
+  trace::StateBoard::Entry report_entry_;   ///< Last: asks for what is above.
 };
 
 /// A buffer of a Worker; freed when the last task that uses it has ended.

@@ -178,6 +178,17 @@ std::string wait_channel(pid_t pid) {
   return number<int>(fields[0]) < 0 ? "" : "system call " + std::string(fields[0]);
 }
 
+pid_t own_number_of(pid_t pid) {
+  const auto status = read_small_file(path_of(pid, "status"));
+  if (!status) return 0;
+  constexpr std::string_view kLine = "\nNSpid:";
+  const std::size_t begin = status->find(kLine);
+  if (begin == std::string::npos) return 0;
+  const auto numbers = words(std::string_view(*status).substr(
+      begin + kLine.size(), status->find('\n', begin + 1) - begin - kLine.size()));
+  return numbers.empty() ? 0 : number<pid_t>(numbers.back()).value_or(0);
+}
+
 std::vector<OpenDescriptor> open_descriptors(pid_t pid) {
   std::vector<OpenDescriptor> result;
   for_each_number(path_of(pid, "fd"), [&](int fd, int directory) {

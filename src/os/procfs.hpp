@@ -46,6 +46,10 @@ struct ProcessInfo {
 /// not known.
 [[nodiscard]] std::string wait_channel(pid_t pid);
 
+/// The number that the process has in the innermost of its pid namespaces, which is what it calls
+/// itself; 0 if that is not told.
+[[nodiscard]] pid_t own_number_of(pid_t pid);
+
 struct OpenDescriptor {
   int fd = -1;
   std::string target;  ///< As /proc names it: a path, "socket:[123]", "anon_inode:[eventfd]", ...

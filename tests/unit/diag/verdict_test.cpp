@@ -171,8 +171,10 @@ TEST(Verdict, OfAStrataTreeTheOldestTaskIsNamed) {
     each.strata.emplace();
     each.strata->card.path = each.pid == 1 ? "node/sub[0]" : "node/sub[1]";
     each.strata->card.state = trace::ProcessState::idle;
-    each.strata->card.task = trace::TaskInHand{
-        .task = 7, .name = "scale", .callable = "f", .since = each.pid == 1 ? 90s : 60s};
+    each.strata->card.task = trace::TaskInHand{.task = std::uint64_t{7} << 22U,
+                                               .name = "scale",
+                                               .callable = "f",
+                                               .since = each.pid == 1 ? 90s : 60s};
   }
   const std::string where = "; it waits in wait_here() at program.cpp:12: futex: waits on 0x10";
   EXPECT_THAT(verdict_of(report),

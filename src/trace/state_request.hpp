@@ -1,0 +1,39 @@
+// StateRequest: asks another process what its runtime is at; see state_layout.hpp.
+//
+// The process is not waited for: ask several, do something else, and then look who has answered.
+//
+// Thread safety: a value; const members from any thread.
+//
+// Invariants
+//   (1) Nothing but a byte into a pipe of the very process reaches it, so one that is no Strata
+//       process, or that got the number of one, does not notice.
+//   (2) Whatever the process does to the memory, a reader neither crashes nor waits.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "os/mapping.hpp"
+#include "trace/state_layout.hpp"
+
+namespace strata::trace {
+
+class StateRequest {
+ public:
+  /// Nothing if it takes no requests, or may not be looked at. Never throws.
+  [[nodiscard]] static std::optional<StateRequest> ask(pid_t pid) noexcept;
+  /// What it has said since it was asked, as JSON text; nothing while it has not.
+  [[nodiscard]] std::optional<std::string> answer() const;
+
+ private:
+  explicit StateRequest(os::Mapping mapping) noexcept;
+
+  os::Mapping mapping_;
+  const StateLayout* layout_;
+  std::uint64_t answers_before_ = 0;
+};
+
+}  // namespace strata::trace

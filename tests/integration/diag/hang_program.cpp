@@ -1,0 +1,222 @@
+// A program whose hang is the fault of one core, worker, lock or scope, chosen by a seed. It says
+// on its stdout what a report of it must name, as "expect: WORDS | WORDS", all in one line of the
+// verdict, and then "ready".
+//
+//   hang_program loop|flag|pipe|signal|stopped|lock|heap SEED
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "programs/chip/hangs/hangs.hpp"
+#include "strata/chip_program.hpp"
+#include "strata/strata.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using strata::test::Hang;
+
+constexpr unsigned kWorkers = 4;
+constexpr unsigned kClusters = 4;
+constexpr unsigned kChips = 2;
+
+/// Says that all is set up, and waits for ever.
+[[noreturn]] void hang() {
+  std::puts("ready");
+  std::fflush(stdout);
+  for (;;)
+    ::pause();
+}
+
+void wait_for(const std::int64_t& word, std::int64_t value) {
+  while (std::atomic_ref(const_cast<std::int64_t&>(word)).load() != value)
+    std::this_thread::sleep_for(1ms);
+}
+
+/// Ends the program if the run ends, which it should not.
+void wait_until_there(const std::int64_t& word, std::int64_t value, const strata::Run& run) {
+  while (std::atomic_ref(const_cast<std::int64_t&>(word)).load() != value) {
+    if (!run.wait_for(1ms)) continue;
+    run.result();
+    std::fputs("the run has ended\n", stderr);
+    std::exit(3);
+  }
+}
+
+/// A chip, and in it a lane that is not there for the others.
+[[noreturn]] void hang_in_chip(Hang how, unsigned seed) {
+  const unsigned chip = seed % kChips;
+  const unsigned block = seed / kChips % kClusters;
+  unsigned lane = seed / (kChips * kClusters) % 3;
+  const bool served = how == Hang::flag || how == Hang::pipe;
+  if (served) lane = 1 + lane % 2;
+  const std::string platform = "a2a3sim:clusters=" + std::to_string(kClusters);
+  strata::WorkerOptions options;
+  options.name = "hangs";
+  options.chips = {{.platform = platform}, {.platform = platform}};
+  strata::Worker worker(options);
+  const auto source =
+      strata::ChipProgramSource::load(STRATA_TEST_CHIP_PROGRAMS "/hangs/program.json");
+  const auto program = worker.add(strata::Callable::chip_program(
+      strata::build_chip_program(
+          source, {.cache = STRATA_TEST_CHIP_CACHE, .compiler = STRATA_TEST_COMPILER})
+          .string()));
+  strata::Buffer x = worker.create_buffer(2 * sizeof(std::int64_t));
+  worker.init();
+  const strata::Run run = worker.submit([&](strata::Orchestration& o) {
+    o.submit(strata::Call(program), inout(x.tensor(strata::DType::int64, {2})), strata::scalar(how),
+             strata::scalar(std::int64_t{block}), strata::scalar(std::int64_t{lane}),
+             on(worker.chip(chip)));
+  });
+  wait_until_there(x.as<std::int64_t>()[0], 3 * kClusters, run);
+  constexpr const char* kLanes[] = {"AIC)", "AIV 0)", "AIV 1)"};
+  const std::string where = ", block " + std::to_string(block) + " of 4";
+  const std::string process = "hangs/chip[" + std::to_string(chip) + "]";
+  switch (how) {
+    case Hang::loop:
+      std::printf("expect: %s | %s | %s | never_ends(\n", kLanes[lane], process.c_str(),
+                  where.c_str());
+      break;
+    case Hang::flag:
+      std::printf("expect: %s | %s | %s | its flag 2 | nothing will end\n", kLanes[lane],
+                  process.c_str(), where.c_str());
+      break;
+    case Hang::pipe:
+      std::printf("expect: %s | %s | %s | a message in pipe %u | nothing will end\n", kLanes[lane],
+                  process.c_str(), where.c_str(), lane - 1);
+      break;
+    case Hang::signal:
+      std::printf("expect: %s | %s | %s | waits for the signal at\n", kLanes[lane], process.c_str(),
+                  where.c_str());
+      break;
+  }
+  hang();
+}
+
+strata::SubWorkerOptions of_this_program() {
+  return {.count = kWorkers, .program = strata::WorkerProgram::this_program};
+}
+
+/// Says that it has begun, and ends when it is told to.
+const strata::WorkerFunction wait_for_word("wait_for_word", [](strata::WorkerTask& task) {
+  auto* const x = task.data<std::int64_t>(0);
+  std::atomic_ref(x[0]).store(1);
+  wait_for(x[1], 1);
+});
+
+[[noreturn]] void hang_for_a_stopped_worker(unsigned seed) {
+  const unsigned chosen = seed % kWorkers;
+  strata::Worker worker({.name = "hangs", .subs = {of_this_program()}});
+  const auto callable = worker.add(strata::Callable::in_program("wait_for_word"));
+  std::vector<strata::Buffer> words;
+  for (unsigned i = 0; i < kWorkers; ++i)
+    words.push_back(worker.create_buffer(2 * sizeof(std::int64_t)));
+  worker.init();
+  const strata::Run run = worker.submit([&](strata::Orchestration& o) {
+    for (unsigned i = 0; i < kWorkers; ++i)
+      o.submit(strata::Call(callable), inout(words[i].tensor(strata::DType::int64, {2})),
+               on(worker.sub(i)), strata::named("stopped"));
+  });
+  for (const auto& word : words)
+    wait_for(word.as<std::int64_t>()[0], 1);
+  ::kill(worker.processes()[chosen].pid, SIGSTOP);
+  for (const auto& word : words)
+    std::atomic_ref(word.as<std::int64_t>()[1]).store(1);
+  std::printf("expect: hangs/sub[%u] | is stopped by a signal\n", chosen);
+  std::printf("expect: hangs/sub[%u] | 'stopped' in hand\n", chosen);
+  hang();
+}
+
+/// One thread keeps a lock for ever, and the task wants it.
+const strata::WorkerFunction wants_a_lock("wants_a_lock", [](strata::WorkerTask& task) {
+  static std::mutex locks[kWorkers];
+  auto* const x = task.data<std::int64_t>(0);
+  const auto which = static_cast<unsigned>(task.scalar<std::int64_t>(0));
+  for (unsigned i = 0; i < kWorkers; ++i) {
+    std::thread([i, x] {
+      pthread_setname_np(pthread_self(), ("holder-" + std::to_string(i)).c_str());
+      locks[i].lock();
+      std::atomic_ref(x[0]).fetch_add(1);
+      for (;;)
+        ::pause();
+    }).detach();
+  }
+  wait_for(x[0], kWorkers);
+  std::atomic_ref(x[1]).store(1);
+  locks[which].lock();
+});
+
+[[noreturn]] void hang_for_a_lock(unsigned seed) {
+  const unsigned chosen = seed % kWorkers;
+  const unsigned lock = seed / kWorkers % kWorkers;
+  strata::Worker worker({.name = "hangs", .subs = {of_this_program()}});
+  const auto callable = worker.add(strata::Callable::in_program("wants_a_lock"));
+  strata::Buffer x = worker.create_buffer(2 * sizeof(std::int64_t));
+  worker.init();
+  const strata::Run run = worker.submit([&](strata::Orchestration& o) {
+    o.submit(strata::Call(callable), inout(x.tensor(strata::DType::int64, {2})),
+             strata::scalar(std::int64_t{lock}), on(worker.sub(chosen)), strata::named("locks"));
+  });
+  wait_for(x.as<std::int64_t>()[1], 1);
+  std::printf("expect: hangs/sub[%u] | 'locks' in hand | 'holder-%u' holds\n", chosen, lock);
+  hang();
+}
+
+/// Some orchestrations keep memory in scopes that they do not close, one of them most of it.
+[[noreturn]] void hang_for_heap(unsigned seed) {
+  constexpr std::int64_t kHeap = 1 << 20;
+  const unsigned chosen = seed % kWorkers;
+  strata::Worker worker({.name = "hangs", .subs = {of_this_program()}, .heap = kHeap});
+  worker.init();
+  std::atomic<unsigned> holding{0};
+  std::vector<strata::Run> runs;
+  for (unsigned i = 0; i < kWorkers; ++i) {
+    runs.push_back(worker.submit(
+        [&, i](strata::Orchestration& o) {
+          const strata::Scope scope = o.scope({.name = "hoard-" + std::to_string(i)});
+          (void)o.allocate(strata::DType::uint8, {i == chosen ? kHeap / 2 : kHeap / 32});
+          ++holding;
+          for (;;)
+            ::pause();
+        },
+        {.name = "hoarder " + std::to_string(i)}));
+  }
+  while (holding != kWorkers)
+    std::this_thread::sleep_for(1ms);
+  runs.push_back(worker.submit(
+      [&](strata::Orchestration& o) { (void)o.allocate(strata::DType::uint8, {kHeap / 2}); },
+      {.name = "starving"}));
+  while (worker.stats().blocked_submits == 0)
+    std::this_thread::sleep_for(1ms);
+  std::printf(
+      "expect: starving | waited for 512 KiB | by allocate() of hoarder %u (512 KiB, kept "
+      "by scope 'root/hoard-%u')\n",
+      chosen, chosen);
+  hang();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const strata::ProcessScope scope(argc, argv);
+  if (argc != 3) return 2;
+  const std::string kind = argv[1];
+  const auto seed = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
+  ::setenv("STRATA_CACHE", STRATA_TEST_CHIP_CACHE, 1);
+  if (kind == "loop") hang_in_chip(Hang::loop, seed);
+  if (kind == "flag") hang_in_chip(Hang::flag, seed);
+  if (kind == "pipe") hang_in_chip(Hang::pipe, seed);
+  if (kind == "signal") hang_in_chip(Hang::signal, seed);
+  if (kind == "stopped") hang_for_a_stopped_worker(seed);
+  if (kind == "lock") hang_for_a_lock(seed);
+  if (kind == "heap") hang_for_heap(seed);
+  return 2;
+}

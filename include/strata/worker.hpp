@@ -69,6 +69,18 @@ struct ChipOptions {
   std::optional<Callable> setup = {};
 };
 
+/// When a Worker writes a report of itself and all below it, as `strata dump` does, to its log. Once
+/// for each hang; the runs go on, unless told otherwise. Only at the root of a tree.
+struct WatchdogOptions {
+  /// Tasks are in flight, and for so long none has been submitted and none has ended, on no chip
+  /// either. Longer than the longest task takes. 0: never.
+  std::chrono::milliseconds no_progress{0};
+  bool missed_deadlines = false;  ///< A run has not ended by its RunOptions::deadline.
+  bool sigquit = false;           ///< This process gets SIGQUIT, which then does not end it.
+  std::string file = {};          ///< Reports are appended to it, too.
+  enum class Then : std::uint8_t { go_on, cancel_runs } then = Then::go_on;
+};
+
 struct WorkerOptions {
   std::string name = "node";  ///< Of the tree's root; those below are "next[0]", ...
   std::vector<ChipOptions> chips = {};
@@ -99,6 +111,7 @@ struct WorkerOptions {
   /// a shared object with the vendor's interface (docs/reference/domains.md).
   std::string communication = "shm";
 
+  WatchdogOptions watchdog = {};
   LogLevel log_level = LogLevel::info;
   /// Path of strata-worker. If empty: beside this executable, where Strata was installed or built,
   /// then PATH.

@@ -25,7 +25,9 @@ struct WorkerFault {
   std::string callable = {};            ///< What that task called.
   std::string note = {};                ///< What the thread that crashed ran: a kernel, where.
   std::vector<std::string> stack = {};  ///< Of the thread that crashed, one frame each.
-  std::vector<std::string> log = {};    ///< The last lines that it wrote.
+  /// The last that its flight recorder has: "12 ms before: task 17 began".
+  std::vector<std::string> events = {};
+  std::vector<std::string> log = {};  ///< The last lines that it wrote.
   /// All of it as text: what failed, where, why, and the log.
   [[nodiscard]] std::string to_string() const;
 };

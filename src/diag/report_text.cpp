@@ -81,9 +81,7 @@ std::string table(const TreeReport& report) {
 }
 
 std::string event_text(const trace::Event& event, nanoseconds now) {
-  return fmt::format("{:>10} before: {} {:#x} {:#x}{}", time_text(now - event.at),
-                     trace::name_of(event.kind), event.a, event.b,
-                     event.detail != 0 ? fmt::format(" {:#x}", event.detail) : "");
+  return fmt::format("{:>10} before: {}", time_text(now - event.at), trace::describe(event));
 }
 
 /// A worker with a task in hand does not write down that it runs, since that would cost each task.

@@ -149,6 +149,7 @@ json to_json(const WorkerFault& fault) {
           {"callable", text_to_json(fault.callable)},
           {"note", text_to_json(fault.note)},
           {"stack", texts_to_json(fault.stack)},
+          {"events", texts_to_json(fault.events)},
           {"log", texts_to_json(fault.log)}};
 }
 
@@ -167,6 +168,7 @@ WorkerFault fault_from(const json& value) {
   fault.callable = fields.text("callable");
   fault.note = fields.text("note");
   fault.stack = fields.texts("stack");
+  fault.events = fields.texts("events");
   fault.log = fields.texts("log");
   return fault;
 }

@@ -33,6 +33,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Of the flight recorder, in each error of a worker that died.
+constexpr std::size_t kLastEvents = 8;
+
 /// "killed by signal 11 (segmentation fault) while running task 5: at address 0x0": the task put in
 /// behind the signal, if there are both; behind the status of one that has exited.
 std::string killed_text(std::string text, const std::string& task) {
@@ -321,6 +324,13 @@ WorkerFault Supervisor::fault_of(Child& child, ChildState from) {
       if (!card.step.empty() && child.own_words == std::nullopt) fault.step = card.step;
       // Steps are told during the start; later ones are of libraries that are loaded beside tasks.
       if (!is_starting(child.failed_in.value_or(from))) fault.step.clear();
+      const auto now = std::chrono::nanoseconds(os::monotonic_now_ns());
+      for (const trace::Event& event : trace::latest(reader.events(), kLastEvents)) {
+        fault.events.push_back(
+            base::duration_text(
+                std::chrono::duration_cast<std::chrono::microseconds>(now - event.at)) +
+            " before: " + trace::describe(event));
+      }
       if (card.task && fault.task.empty()) {
         fault.task = "task " + std::to_string(TaskId{card.task->task}.number());
         if (!card.task->name.empty()) fault.task += " '" + card.task->name + "'";

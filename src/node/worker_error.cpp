@@ -37,6 +37,7 @@ std::string WorkerFault::to_string() const {
   if (!state.empty()) text += "\n  state: " + state;
   if (!step.empty()) text += "\n  last step: " + step;
   add_list(text, "stack of the thread that crashed:", stack);
+  add_list(text, "its last events:", events);
   add_list(text, "last lines of its log:", log);
   return text;
 }

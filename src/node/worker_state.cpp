@@ -87,9 +87,15 @@ WorkerState::WorkerState(WorkerOptions options, Placement placement)
       *this);
   progress_->set_event(supervisor_->completion_event());
   report_entry_ = trace::StateBoard::of_process().add("worker", [this] { return describe(); });
+  watchdog_ = std::make_unique<Watchdog>(
+      options_.watchdog, Watchdog::Hooks{.path = options_.name,
+                                         .log = &log_,
+                                         .stats = [this] { return engine_->stats(); },
+                                         .cancel_runs = [this] { cancel_runs(); }});
 }
 
 WorkerState::~WorkerState() {
+  watchdog_.reset();
   report_entry_.remove();
   callables_
       .stop();  // Recordings that are left may keep programs; nobody is told of them any more.
@@ -346,7 +352,8 @@ void WorkerState::require_running(const char* caller) const {
 }
 
 /// Remembers a run, so that closing can cancel it.
-void WorkerState::keep(const Run& run) {
+void WorkerState::keep(const Run& run, std::chrono::steady_clock::time_point deadline) {
+  watchdog_->run_opened(run, deadline);
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(runs_, [](const Run& each) { return each.done(); });
@@ -391,21 +398,23 @@ Run WorkerState::submit(Engine::OrchestrationFn orchestration, RunOptions option
   // Kept before its first task, which a close might refuse, and before the caller can close; by
   // whichever thread comes first.
   const auto kept = std::make_shared<std::once_flag>();
+  const auto deadline = options.deadline;
   Run run = engine_->submit(
-      [this, kept, orchestration = std::move(orchestration)](Orchestration& inner) {
-        std::call_once(*kept, [&] { keep(inner.run()); });
+      [this, kept, deadline, orchestration = std::move(orchestration)](Orchestration& inner) {
+        std::call_once(*kept, [&] { keep(inner.run(), deadline); });
         orchestration(inner);
       },
       std::move(options));
-  std::call_once(*kept, [&] { keep(run); });
+  std::call_once(*kept, [&] { keep(run, deadline); });
   return run;
 }
 
 Run WorkerState::run(const Engine::OrchestrationFn& orchestration, RunOptions options) {
   require_running("Worker::run");
+  const auto deadline = options.deadline;
   return engine_->run(
       [&](Orchestration& run) {
-        keep(run.run());
+        keep(run.run(), deadline);
         orchestration(run);
       },
       std::move(options));
@@ -564,9 +573,7 @@ nlohmann::json WorkerState::describe() {
     child["incarnation"] = all[i].incarnation;
     children.push_back(std::move(child));
   }
-  return {{"path", options_.name},
-          {"children", std::move(children)},
-          {"waits", domains_.waits()}};
+  return {{"path", options_.name}, {"children", std::move(children)}, {"waits", domains_.waits()}};
 }
 
 // ---- From the supervisor ------------------------------------------------------------------------

@@ -39,6 +39,7 @@
 #include "node/slab_store.hpp"
 #include "node/supervisor.hpp"
 #include "node/task_check.hpp"
+#include "node/watchdog.hpp"
 #include "node/worker_program.hpp"
 #include "os/unique_fd.hpp"
 #include "strata/worker.hpp"
@@ -117,7 +118,7 @@ class WorkerState final : public SupervisorClient {
   void forget_program(CallableId program);
   void start_janitor();
   void require_running(const char* caller) const;
-  void keep(const Run& run);
+  void keep(const Run& run, std::chrono::steady_clock::time_point deadline);
   void cancel_runs();
   [[nodiscard]] std::vector<WorkerFault> wait_for_runs(os::Deadline deadline);
   /// Begins to stop, unless that is under way. Returns the `ended_` that its end will change;
@@ -166,7 +167,8 @@ class WorkerState final : public SupervisorClient {
   std::vector<bool> overdue_;
 
   std::unique_ptr<Supervisor> supervisor_;  ///< Its thread uses all of the above.
-  trace::StateBoard::Entry report_entry_;   ///< Last: asks for what is above.
+  trace::StateBoard::Entry report_entry_;   ///< Asks for what is above.
+  std::unique_ptr<Watchdog> watchdog_;      ///< Last: looks at what is above.
 };
 
 /// A buffer of a Worker; freed when the last task that uses it has ended.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ struct Event {
   std::chrono::nanoseconds at{0};
 };
 
+/// What happened, in words: "task 17 began".
+[[nodiscard]] std::string describe(const Event& event);
+
 /// What one thread recorded: its latest events, oldest first.
 struct ThreadEvents {
   std::uint32_t thread = 0;    ///< Id of the thread, as the kernel numbers them.
@@ -50,5 +54,9 @@ struct ThreadEvents {
   std::uint64_t recorded = 0;  ///< Events in all; those that are not in `events` were overwritten.
   std::vector<Event> events;
 };
+
+/// The latest of all threads, oldest first.
+[[nodiscard]] std::vector<Event> latest(const std::vector<ThreadEvents>& threads,
+                                        std::size_t count);
 
 }  // namespace strata::trace

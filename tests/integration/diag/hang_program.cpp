@@ -2,7 +2,10 @@
 // on its stdout what a report of it must name, as "expect: WORDS | WORDS", all in one line of the
 // verdict, and then "ready".
 //
-//   hang_program loop|flag|pipe|signal|stopped|lock|heap SEED
+//   hang_program loop|flag|pipe|signal|stopped|lock|heap SEED [FILE]
+//   hang_program late SEED FILE
+//
+// With a FILE it has a watchdog that reports to it. `late` is `lock` in a run with a deadline.
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -27,6 +30,8 @@ using strata::test::Hang;
 constexpr unsigned kWorkers = 4;
 constexpr unsigned kClusters = 4;
 constexpr unsigned kChips = 2;
+
+strata::WatchdogOptions watchdog;
 
 /// Says that all is set up, and waits for ever.
 [[noreturn]] void hang() {
@@ -61,6 +66,7 @@ void wait_until_there(const std::int64_t& word, std::int64_t value, const strata
   const std::string platform = "a2a3sim:clusters=" + std::to_string(kClusters);
   strata::WorkerOptions options;
   options.name = "hangs";
+  options.watchdog = watchdog;
   options.chips = {{.platform = platform}, {.platform = platform}};
   strata::Worker worker(options);
   const auto source =
@@ -154,17 +160,20 @@ const strata::WorkerFunction wants_a_lock("wants_a_lock", [](strata::WorkerTask&
   locks[which].lock();
 });
 
-[[noreturn]] void hang_for_a_lock(unsigned seed) {
+[[noreturn]] void hang_for_a_lock(unsigned seed, strata::RunOptions run_options = {}) {
   const unsigned chosen = seed % kWorkers;
   const unsigned lock = seed / kWorkers % kWorkers;
-  strata::Worker worker({.name = "hangs", .subs = {of_this_program()}});
+  strata::Worker worker({.name = "hangs", .subs = {of_this_program()}, .watchdog = watchdog});
   const auto callable = worker.add(strata::Callable::in_program("wants_a_lock"));
   strata::Buffer x = worker.create_buffer(2 * sizeof(std::int64_t));
   worker.init();
-  const strata::Run run = worker.submit([&](strata::Orchestration& o) {
-    o.submit(strata::Call(callable), inout(x.tensor(strata::DType::int64, {2})),
-             strata::scalar(std::int64_t{lock}), on(worker.sub(chosen)), strata::named("locks"));
-  });
+  const strata::Run run = worker.submit(
+      [&](strata::Orchestration& o) {
+        o.submit(strata::Call(callable), inout(x.tensor(strata::DType::int64, {2})),
+                 strata::scalar(std::int64_t{lock}), on(worker.sub(chosen)),
+                 strata::named("locks"));
+      },
+      std::move(run_options));
   wait_for(x.as<std::int64_t>()[1], 1);
   std::printf("expect: hangs/sub[%u] | 'locks' in hand | 'holder-%u' holds\n", chosen, lock);
   hang();
@@ -207,10 +216,16 @@ const strata::WorkerFunction wants_a_lock("wants_a_lock", [](strata::WorkerTask&
 
 int main(int argc, char** argv) {
   const strata::ProcessScope scope(argc, argv);
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
   const std::string kind = argv[1];
   const auto seed = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
   ::setenv("STRATA_CACHE", STRATA_TEST_CHIP_CACHE, 1);
+  const bool late = kind == "late";
+  if (argc == 4) {
+    watchdog = {.missed_deadlines = late, .sigquit = true, .file = argv[3]};
+    if (!late) watchdog.no_progress = 500ms;
+  }
+  if (late) hang_for_a_lock(seed, {.deadline = std::chrono::steady_clock::now() + 1s});
   if (kind == "loop") hang_in_chip(Hang::loop, seed);
   if (kind == "flag") hang_in_chip(Hang::flag, seed);
   if (kind == "pipe") hang_in_chip(Hang::pipe, seed);

@@ -356,7 +356,10 @@ class ChipOrchestration {
 
 }  // namespace strata
 
-/// Defines a chip orchestration. What follows is its body, with `chip` as its argument.
-#define STRATA_CHIP_ORCHESTRATION(name)                                                           \
-  extern "C" __attribute__((visibility("default"))) void name(::strata::ChipOrchestration& chip); \
-  extern "C" void name([[maybe_unused]] ::strata::ChipOrchestration& chip)
+/// Defines a chip orchestration. What follows is its body, with `chip` as its argument. Its name is
+/// as free as that of a kernel (see STRATA_KERNEL).
+#define STRATA_CHIP_ORCHESTRATION(name) STRATA_DETAIL_CHIP_ORCHESTRATION(name)
+#define STRATA_DETAIL_CHIP_ORCHESTRATION(name)                                                 \
+  __attribute__((visibility("default"))) void name(::strata::ChipOrchestration& chip) __asm__( \
+      "strata_entry_orchestration_" #name);                                                    \
+  void name([[maybe_unused]] ::strata::ChipOrchestration& chip)

@@ -101,7 +101,7 @@ struct ChipProgramInfo {
   std::string name;
   ChipSignature signature;
   std::vector<KernelInfo> kernels;
-  std::string orchestration_symbol;
+  std::string orchestration_symbol;  ///< In the file.
   std::string build_id;  ///< Hash of all that went into it, in hexadecimal.
   std::string compiler;
   std::string machine;  ///< "x86_64".

@@ -209,7 +209,10 @@ class Kernel {
 
 }  // namespace strata
 
-/// Defines a kernel. What follows is its body, with `kernel` as its argument.
-#define STRATA_KERNEL(name)                                                                    \
-  extern "C" __attribute__((visibility("default"))) void name(const ::strata::Kernel& kernel); \
-  extern "C" void name([[maybe_unused]] const ::strata::Kernel& kernel)
+/// Defines a kernel. What follows is its body, with `kernel` as its argument. It may have the name
+/// of a function of C ("exit", "read"): its symbol is another, and in C++ it is an overload.
+#define STRATA_KERNEL(name) STRATA_DETAIL_KERNEL(name)  // A name that is a macro is replaced first.
+#define STRATA_DETAIL_KERNEL(name)                                                          \
+  __attribute__((visibility("default"))) void name(const ::strata::Kernel& kernel) __asm__( \
+      "strata_entry_kernel_" #name);                                                        \
+  void name([[maybe_unused]] const ::strata::Kernel& kernel)

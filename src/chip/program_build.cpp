@@ -78,7 +78,8 @@ class Build {
                               .symbol = units_[i].symbol,
                               .source = units_[i].source.string()});
     }
-    info.orchestration_symbol =
+    info.orchestration_symbol = kOrchestrationEntry;
+    info.orchestration_symbol +=
         source_.orchestration_symbol.empty() ? source_.name : source_.orchestration_symbol;
     info.compiler = toolchain_.version;
     info.machine = machine_name();

@@ -20,6 +20,11 @@
 
 namespace strata::chip {
 
+/// What stands before a name in the symbol that STRATA_KERNEL or STRATA_CHIP_ORCHESTRATION makes
+/// of it.
+inline constexpr std::string_view kKernelEntry = "strata_entry_kernel_";
+inline constexpr std::string_view kOrchestrationEntry = "strata_entry_orchestration_";
+
 /// Names go into file names.
 [[nodiscard]] bool is_program_name(std::string_view name) noexcept;
 /// What makes no sense in a description of a program; empty if all is well.

@@ -1,5 +1,6 @@
 // From a source to an object in the cache, and from objects to a program file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -123,29 +124,26 @@ std::optional<CacheEntry> dependencies_of(const BuildUnit& unit, const fs::path&
   return entry;
 }
 
-/// Functions without a C++ name: what an entry could have been.
-std::string plain_functions(const std::vector<std::string>& functions) {
-  std::string text;
-  for (const std::string& function : functions) {
-    if (function.starts_with("_Z")) continue;
-    text += (text.empty() ? "" : ", ") + function;
-  }
-  return text.empty() ? "none" : text;
-}
-
-void require_function(const std::vector<std::string>& functions, const std::string& wanted,
-                      std::string_view macro) {
+/// The symbol `wanted` is `prefix` and the name that `macro` was to be given.
+void require_entry(const std::vector<std::string>& functions, std::string_view wanted,
+                   std::string_view prefix, std::string_view macro) {
   if (std::find(functions.begin(), functions.end(), wanted) != functions.end()) return;
+  Words names;
+  for (const std::string& function : functions) {
+    if (function.starts_with(prefix)) names.push_back(function.substr(prefix.size()));
+  }
   throw ToolFailure{
-      fmt::format("it defines no {}({}); extern \"C\" functions that it does define: {}\n", macro,
-                  wanted, plain_functions(functions))};
+      fmt::format("it defines no {}({}); names that it does define so: {}\n", macro,
+                  wanted.substr(prefix.size()),
+                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))};
 }
 
 /// The object of a kernel with all names local but its entry.
 fs::path isolate(const BuildUnit& unit, const fs::path& object, const Toolchain& toolchain,
                  const fs::path& work, const std::string& name) {
   const auto bytes = read_whole_file(object);
-  require_function(symbols_of(bytes.value_or("")).functions, unit.entry, "STRATA_KERNEL");
+  require_entry(symbols_of(bytes.value_or("")).functions, unit.entry, kKernelEntry,
+                "STRATA_KERNEL");
   const fs::path merged = work / (name + ".merged.o");
   Words link = toolchain.command;
   // Groups (inline functions, templates) become plain sections, which no linker merges any more.
@@ -232,7 +230,8 @@ fs::path link_program(const std::vector<BuildUnit>& units, const ChipProgramSour
                            "-Wl,--build-id=0x" + info.build_id});
   link.insert(link.end(), source.flags.begin(), source.flags.end());
   try {
-    require_function(functions, info.orchestration_symbol, "STRATA_CHIP_ORCHESTRATION");
+    require_entry(functions, info.orchestration_symbol, kOrchestrationEntry,
+                  "STRATA_CHIP_ORCHESTRATION");
     (void)run_or_fail(link, work, "link");
   } catch (const ToolFailure& failure) {
     throw ChipError(ErrorCode::compile_failed, fmt::format("chip program '{}' can't be linked: {}",

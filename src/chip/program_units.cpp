@@ -245,7 +245,7 @@ std::vector<BuildUnit> units_of(const ChipProgramSource& source, const ChipBuild
     add({.kind = BuildUnit::Kind::kernel,
          .label = fmt::format("kernel '{}'", kernel.name),
          .source = kernel.source,
-         .entry = kernel.symbol.empty() ? kernel.name : kernel.symbol,
+         .entry = std::string(kKernelEntry) + (kernel.symbol.empty() ? kernel.name : kernel.symbol),
          .symbol = "strata_kernel_" + kernel.name,
          .check = options.check},
         candidate_folders(source, kernel));

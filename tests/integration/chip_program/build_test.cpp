@@ -32,7 +32,7 @@ TEST(ChipProgramBuild, DescriptionOfTheFileIsThatOfTheSource) {
   const ChipProgramInfo info = ChipProgramInfo::read(folder.build());
   EXPECT_EQ(info.name, "program");
   EXPECT_EQ(info.signature, folder.source.signature);
-  EXPECT_EQ(info.orchestration_symbol, "program");
+  EXPECT_EQ(info.orchestration_symbol, "strata_entry_orchestration_program");
   ASSERT_EQ(info.kernels.size(), 1U);
   EXPECT_EQ(info.kernels[0].name, "add");
   EXPECT_EQ(info.kernels[0].core, CoreType::aic);

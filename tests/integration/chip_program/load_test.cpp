@@ -100,6 +100,32 @@ TEST_F(ChipProgramLoad, KernelsOfTheSecondCompilerStayApartToo) {
   EXPECT_EQ(call(kernels[0].function, 5), 7);
 }
 
+/// A program whose orchestration is called `read` and one of whose kernels `exit`; the other calls
+/// the read() of the C library.
+void expect_names_of_c_to_be_free(ProgramFolder& folder) {
+  folder.source.name = "read";
+  folder.write("orchestration.cpp",
+               "#include <unistd.h>\n#include <strata/chip.hpp>\n"
+               "STRATA_CHIP_ORCHESTRATION(read) { (void)chip; (void)read(-1, nullptr, 0); }\n");
+  folder.add_kernel("exit", "#include <cstdlib>\n" + adds("exit", "1"));
+  folder.add_kernel("reads", "#include <unistd.h>\n" + adds("reads", "read(-1, nullptr, 0)"));
+  const auto program = LoadedProgram::load(folder.build());
+  const auto& kernels = program->kernels().kernels;
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(call(kernels[0].function, 5), 6);
+  EXPECT_EQ(call(kernels[1].function, 5), 4) << "its read() is not that of the C library";
+}
+
+TEST_F(ChipProgramLoad, EntriesMayHaveNamesOfFunctionsOfC) {
+  expect_names_of_c_to_be_free(folder_);
+}
+
+TEST_F(ChipProgramLoad, EntriesMayHaveNamesOfFunctionsOfCWithTheSecondCompilerToo) {
+  if (std::system("clang++ --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no clang++";
+  folder_.options.compiler = "clang++";
+  expect_names_of_c_to_be_free(folder_);
+}
+
 TEST_F(ChipProgramLoad, AKernelMayThrow) {
   folder_.add_kernel("throws",
                      "#include <stdexcept>\n"

@@ -108,7 +108,7 @@ struct MixedBlock {
   struct Waiter {
     Runner* runner = nullptr;
     WaitKind kind = WaitKind::none;
-    unsigned index = 0;
+    unsigned index = 0;  ///< Of the flag or pipe; at the barrier, which meeting this is.
   };
   std::array<Waiter, kLanes> waiters = {};
   /// Grows with every change. Written under the mutex; read by those who spin, without.

@@ -64,9 +64,13 @@ class CorePool::Impl {
   void leave_wait(Runner& runner) noexcept;
   /// Before a lane that is about to sleep looks whether it is still wanted. It and wake_waits()
   /// change one word: of a cancellation and a wait that begins, either the lane comes later, and
-  /// sees the cancellation, or wake_waits() does, and sees the lane.
-  void look_for_cancellation() noexcept {
-    (void)cancellations_.fetch_add(0, std::memory_order_acq_rel);
+  /// sees the cancellation, or wake_waits() does, and sees the lane. Returns the word, which is
+  /// another once wake_waits() has been there, and on which it wakes whoever sleeps.
+  std::uint32_t look_for_cancellation() noexcept {
+    return cancellations_.fetch_add(0, std::memory_order_acq_rel);
+  }
+  [[nodiscard]] const std::atomic<std::uint32_t>& cancellations() const noexcept {
+    return cancellations_;
   }
   /// Sleeps until woken; exploring: until it is its turn.
   void sleep(Runner& runner);

@@ -13,6 +13,7 @@
 #include "chip/core_pool_impl.hpp"
 #include "chip/kernel_services.hpp"
 #include "os/cpu.hpp"
+#include "os/futex.hpp"
 #include "strata/error.hpp"
 #include "trace/crash_handler.hpp"
 
@@ -322,6 +323,7 @@ bool CorePool::Impl::may_spin() const noexcept {
 
 void CorePool::Impl::wake_waits(const Job* job) {
   (void)cancellations_.fetch_add(1, std::memory_order_acq_rel);  // See look_for_cancellation().
+  os::futex_wake_all(cancellations_);
   for (Place& place : schedule_.places()) {
     // A lane that is being looked at by a report may be about to wait: so it is tried until the
     // look is over.

@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "chip/check.hpp"
@@ -37,9 +38,9 @@ namespace {
 
 /// How long a lane looks before it sleeps, in cycle counts: a microsecond or two.
 constexpr std::uint64_t kSpinCycles = 5'000;
-/// A lane that sleeps on a signal looks whether its run was cancelled at least so often: the wake
-/// that tells of it may come between its last look and its sleep, since the signal's word, on which
-/// it sleeps, does not change by a cancellation.
+/// Where a thread can't sleep on two words, a lane that sleeps on a signal looks whether its run
+/// was cancelled so often: the wake that tells of it may come between its last look and its sleep,
+/// since the signal's word does not change by a cancellation.
 constexpr std::chrono::milliseconds kSignalLook{100};
 
 Place& place_of(const KernelBlock& block) noexcept {
@@ -137,9 +138,11 @@ void check_flag(const Place& place, unsigned flag) {
 }
 
 /// Whether the wait of a lane could end now. With the block's mutex.
-bool could_end(const MixedBlock& block, unsigned lane) {
+bool could_end(const MixedBlock& block, const Meeting& meeting, unsigned lane) {
   const MixedBlock::Waiter& waiter = block.waiters[lane];
   switch (waiter.kind) {
+    case WaitKind::barrier:
+      return meeting.round.load(std::memory_order_acquire) != waiter.index;
     case WaitKind::flag:
       return block.flags[lane][waiter.index] != 0;
     case WaitKind::push:
@@ -151,14 +154,19 @@ bool could_end(const MixedBlock& block, unsigned lane) {
   }
 }
 
-/// Whether every lane of the block that has not returned waits for another of them. Only these can
-/// end such waits, so none ever ends. With the block's mutex.
-bool never_ends(const MixedBlock& block) {
+/// Whether every lane of the block that has not returned waits for another of them, or at the
+/// barrier for all. Only lanes of the block can end a wait for a flag or pipe, and the barrier
+/// opens only once those who wait so have come there: so if one does, none of these waits ever
+/// ends. With the block's mutex.
+bool never_ends(const MixedBlock& block, const Meeting& meeting) {
+  bool within = false;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     if ((block.live >> lane & 1) == 0) continue;
-    if (block.waiters[lane].runner == nullptr || could_end(block, lane)) return false;
+    const MixedBlock::Waiter& waiter = block.waiters[lane];
+    if (waiter.runner == nullptr || could_end(block, meeting, lane)) return false;
+    within = within || waiter.kind != WaitKind::barrier;
   }
-  return true;
+  return within;
 }
 
 [[noreturn]] void fail_never(const Place& place, const MixedBlock& block) {
@@ -170,13 +178,34 @@ bool never_ends(const MixedBlock& block) {
 
 /// Something has changed that `lane` may wait for. With the block's mutex.
 void tell(MixedBlock& block, unsigned lane) {
-  if (Runner* const runner = block.waiters[lane].runner) runner->wake();
+  const MixedBlock::Waiter& waiter = block.waiters[lane];
+  if (waiter.runner != nullptr && waiter.kind != WaitKind::barrier) waiter.runner->wake();
 }
 
 void count_change(MixedBlock& block) noexcept {
   // Release: a lane that spins and sees it takes the mutex to look.
   block.changes.fetch_add(1, std::memory_order_release);
 }
+
+/// While it lives the lane may be in the block's list of those who wait. Whoever is told to wake it
+/// does so under the block's mutex: so it leaves the list before it goes, however it goes.
+class Listed {
+ public:
+  explicit Listed(const Place& place) : block_(*place.mixed), lane_(index_of(place.lane)) {}
+  ~Listed() {
+    const std::lock_guard lock(block_.mutex);
+    waiter() = {};
+  }
+  Listed(const Listed&) = delete;
+  Listed& operator=(const Listed&) = delete;
+
+  /// With the block's mutex.
+  [[nodiscard]] MixedBlock::Waiter& waiter() const noexcept { return block_.waiters[lane_]; }
+
+ private:
+  MixedBlock& block_;
+  unsigned lane_;
+};
 
 /// Waits until `step`, called with the block's mutex, has done what it is for.
 template <class Step>
@@ -194,30 +223,18 @@ void wait_in_block(Place& place, WaitKind kind, unsigned index, const Step& step
   };
   if (spin_until(place, changed)) return;
   const Waiting waiting(place, kind, index);
-  // Whoever is told to wake it does so under the block's mutex: so it leaves the list before it
-  // goes, however it goes.
-  struct Listed {
-    Listed(MixedBlock& its_block, unsigned its_lane) : block(its_block), lane(its_lane) {}
-    ~Listed() {
-      const std::lock_guard lock(block.mutex);
-      block.waiters[lane] = {};
-    }
-    MixedBlock& block;
-    unsigned lane;
-  };
-  const Listed listed(block, index_of(place.lane));
+  const Listed listed(place);
   for (;;) {
     check_wanted(place);
     {
       const std::lock_guard lock(block.mutex);
-      MixedBlock::Waiter& waiter = block.waiters[index_of(place.lane)];
       if (step()) {
         // In the same hold: once it has what it waited for it must not be seen to wait.
-        waiter = {};
+        listed.waiter() = {};
         return;
       }
-      waiter = {&waiting.runner(), kind, index};
-      if (never_ends(block)) fail_never(place, block);
+      listed.waiter() = {&waiting.runner(), kind, index};
+      if (never_ends(block, place.job->meeting)) fail_never(place, block);
     }
     waiting.sleep();
   }
@@ -371,6 +388,14 @@ void barrier(const KernelBlock& kernel) {
   const auto met = [&] { return meeting.round.load(std::memory_order_acquire) != round; };
   if (spin_until(place, met)) return;
   const Waiting waiting(place, WaitKind::barrier, 0);
+  std::optional<Listed> listed;
+  if (MixedBlock* const block = place.mixed) {
+    listed.emplace(place);
+    const std::lock_guard lock(block->mutex);
+    listed->waiter() = {&waiting.runner(), WaitKind::barrier, round};
+    // A lane that comes to wait later looks by itself.
+    if (never_ends(*block, meeting)) fail_never(place, *block);
+  }
   for (;;) {
     if (met()) return;
     check_wanted(place);
@@ -453,9 +478,10 @@ void wait_signal(const KernelBlock& kernel, Signal* signal, Compare compare, std
     check_wanted(place);
     if (exploring) pool.stand(waiting.runner());
     for (;;) {
+      const std::uint32_t cancellations = pool.look_for_cancellation();
       const std::uint32_t seen = word.load(std::memory_order_seq_cst);
       if (holds(seen, compare, value) || why_unwanted(place) != nullptr) break;
-      (void)os::futex_wait_shared(word, seen, os::Deadline::after(kSignalLook));
+      os::futex_wait_two(word, seen, pool.cancellations(), cancellations, kSignalLook);
     }
     if (exploring) pool.await_turn(waiting.runner());
   }

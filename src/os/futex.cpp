@@ -101,6 +101,54 @@ bool futex_wait_shared(const Word& word, std::uint32_t expected, Deadline deadli
   return wait(word, Reach::machine, expected, &when);
 }
 
+namespace {
+
+/// False if this kernel can't.
+bool wait_for_two([[maybe_unused]] const Word& shared,
+                  [[maybe_unused]] std::uint32_t expected_shared, [[maybe_unused]] const Word& own,
+                  [[maybe_unused]] std::uint32_t expected_own) noexcept {
+#if defined(SYS_futex_waitv) && defined(FUTEX_32)
+  futex_waitv words[2] = {};
+  words[0].val = expected_shared;
+  words[0].uaddr = reinterpret_cast<std::uintptr_t>(&shared);
+  words[0].flags = FUTEX_32;
+  words[1].val = expected_own;
+  words[1].uaddr = reinterpret_cast<std::uintptr_t>(&own);
+  words[1].flags = FUTEX_32 | FUTEX_PRIVATE_FLAG;
+  const int saved = errno;
+  const long result = syscall(SYS_futex_waitv, words, 2, 0, nullptr, 0);
+  const int error = result >= 0 ? 0 : errno;
+  errno = saved;
+  switch (error) {
+    case 0:
+    case EAGAIN:
+    case EINTR:
+      return true;
+    case ENOSYS:
+    case EPERM:  // What a filter of system calls may answer to one that it does not know.
+      return false;
+    default:
+      fail("waitv", error);
+  }
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+void futex_wait_two(const Word& shared, std::uint32_t expected_shared, const Word& own,
+                    std::uint32_t expected_own, std::chrono::milliseconds patience) noexcept {
+  // Relaxed: it only saves a system call that fails.
+  static std::atomic<bool> can_not{false};
+  if (!can_not.load(std::memory_order_relaxed)) {
+    if (wait_for_two(shared, expected_shared, own, expected_own)) return;
+    can_not.store(true, std::memory_order_relaxed);
+  }
+  if (own.load(std::memory_order_acquire) != expected_own) return;
+  (void)futex_wait_shared(shared, expected_shared, Deadline::after(patience));
+}
+
 int futex_wake_shared(const Word& word, int count) noexcept {
   return wake(word, Reach::machine, count);
 }

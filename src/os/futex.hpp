@@ -45,6 +45,13 @@ int futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept;
 bool futex_wait_shared(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                        Deadline deadline = Deadline::never()) noexcept;
 
+/// Sleeps while `shared`, which is for processes, and `own`, which is for this one, both hold what
+/// is expected; until a wake of either, or for no reason. Where the kernel can't wait for two words
+/// (before Linux 5.16) it sleeps on `shared` alone, and returns after `patience`.
+void futex_wait_two(const std::atomic<std::uint32_t>& shared, std::uint32_t expected_shared,
+                    const std::atomic<std::uint32_t>& own, std::uint32_t expected_own,
+                    std::chrono::milliseconds patience) noexcept;
+
 /// Wakes up to `count` threads, of any process, that sleep on `word`. Returns how many it woke.
 int futex_wake_shared(const std::atomic<std::uint32_t>& word, int count = 1) noexcept;
 

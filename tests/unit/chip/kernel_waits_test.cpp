@@ -287,6 +287,51 @@ TEST(KernelWaits, ABarrierThatALaneDoesNotComeToIsMisuseAndNoHang) {
   EXPECT_THAT(PoolRig::error_of(task), HasSubstr("will not come"));
 }
 
+void meet(const Kernel& kernel) { kernel.barrier(); }
+void wait_flag_one(const Kernel& kernel) { kernel.wait_flag(1); }
+
+TEST(KernelWaits, ALaneAtTheBarrierAndOneThatWaitsForItsFlagAreMisuseAndNoHang) {
+  PoolRig rig("a2a3sim:clusters=2", 1);
+  for (const auto& launch :
+       {rig.mixed(meet, wait_flag_one), rig.mixed(wait_flag_one, meet),
+        rig.mixed(meet, meet, pop_one), rig.mixed(pop_one, meet, wait_flag_one),
+        rig.mixed(meet, push_for_ever),
+        rig.mixed(meet, wait_flag_one, meet).blocks(2).together()}) {
+    auto& task = rig.run(launch);
+    EXPECT_EQ(PoolRig::code_of(task), ErrorCode::kernel_misuse);
+    EXPECT_THAT(PoolRig::error_of(task), HasSubstr("all lanes of the block wait for each other"));
+  }
+}
+
+TEST(KernelWaits, ALaneThatMayYetSetAFlagIsNotTakenForOneThatWaits) {
+  const auto leads = [](const Kernel& kernel) {
+    for (int i = 0; i < 200; ++i) {
+      kernel.set_flag(ClusterLane::aiv0, 1);
+      kernel.barrier();
+      kernel.wait_flag(2);
+      kernel.barrier();
+    }
+  };
+  const auto follows = [](const Kernel& kernel) {
+    for (int i = 0; i < 200; ++i) {
+      kernel.wait_flag(1);
+      kernel.barrier();
+      kernel.set_flag(ClusterLane::aic, 2);
+      kernel.barrier();
+    }
+  };
+  const auto meets = [](const Kernel& kernel) {
+    for (int i = 0; i < 400; ++i)
+      kernel.barrier();
+  };
+  for (const unsigned threads : {1U, 2U, 6U}) {
+    PoolRig rig("a2a3sim:clusters=2", threads);
+    EXPECT_EQ(PoolRig::error_of(rig.run(rig.mixed(leads, follows, meets))), "");
+    EXPECT_EQ(PoolRig::error_of(rig.run(rig.mixed(leads, follows, meets).blocks(2).together())),
+              "");
+  }
+}
+
 // ---- Signals ------------------------------------------------------------------------------------
 
 void await_signal(const Kernel& kernel) {
@@ -429,6 +474,22 @@ TEST(KernelWaits, CancellationEndsEveryKindOfWait) {
       EXPECT_THROW(std::rethrow_exception(task->error), Cancelled);
     }
   }
+}
+
+// Where threads can sleep on two words no timer helps: a cancellation that is missed hangs.
+TEST(KernelWaits, ACancellationIsNeverMissedByALaneThatIsAboutToSleepOnASignal) {
+  PoolRig rig("a2a3sim:clusters=1", 2);
+  Signal signal{};
+  for (int round = 0; round < 500; ++round) {
+    auto& task = rig.run(rig.aiv(await_signal), &signal, Compare::equal, 1U);
+    await_status(rig, "waits for the signal");
+    task.cancelled = true;
+    rig.pool().wake_waits();
+    PoolRig::wait(task);
+    ASSERT_NE(task.error, nullptr);
+    EXPECT_THROW(std::rethrow_exception(task.error), Cancelled);
+  }
+  EXPECT_EQ(signal.waiters, 0U);
 }
 
 TEST(KernelWaits, ARunThatIsNotCancelledKeepsWaitingWhenOthersAre) {

@@ -212,5 +212,29 @@ TEST(SharedFutex, WaitEndsAtTheDeadlineOrAtOnceIfTheWordDiffers) {
   EXPECT_EQ(futex_wake_shared(word.there()), 0);
 }
 
+TEST(TwoWords, AWaitReturnsAtOnceIfEitherDiffers) {
+  const Word shared{1};
+  const Word own{2};
+  futex_wait_two(shared, 0, own, 2, 1h);
+  futex_wait_two(shared, 1, own, 0, 1h);
+}
+
+TEST(TwoWords, AWaitEndsByAWakeOfEither) {
+  for (const bool by_shared : {true, false}) {
+    Word shared{0};
+    Word own{0};
+    Word& word = by_shared ? shared : own;
+    std::thread sleeper([&] {
+      // The patience is for kernels that can't wait on both.
+      while (shared.load() + own.load() == 0)
+        futex_wait_two(shared, 0, own, 0, 10ms);
+    });
+    word.store(1);
+    (void)(by_shared ? futex_wake_shared(word) : futex_wake_all(word));
+    sleeper.join();
+    EXPECT_EQ(word, 1U);
+  }
+}
+
 }  // namespace
 }  // namespace strata::os

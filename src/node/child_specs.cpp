@@ -6,6 +6,7 @@
 
 #include "comm/backend.hpp"
 #include "node/chip_options.hpp"
+#include "node/cpu_shares.hpp"
 #include "node/protocol.hpp"
 #include "strata/error.hpp"
 #include "strata/platform.hpp"
@@ -100,12 +101,13 @@ std::vector<ChildSpec> child_specs(const WorkerOptions& options, const Placement
           group.setup, nlohmann::json::object());
     }
   }
-  const auto cpus = cpus_of_chips(options.chips, allowed_cpu_list());
+  const CpuShares cpus =
+      cpu_shares(options, placement.cpus.empty() ? allowed_cpu_list() : placement.cpus);
   for (std::size_t i = 0; i < options.chips.size(); ++i) {
     const ChipOptions& of_chip = options.chips[i];
     add({.path = prefix + "chip[" + std::to_string(i) + "]", .role = "chip worker", .kind = chip},
         of_chip.setup,
-        {{"platform", of_chip.platform}, {"run", to_json(of_chip.run)}, {"cpus", cpus[i]}});
+        {{"platform", of_chip.platform}, {"run", to_json(of_chip.run)}, {"cpus", cpus.chips[i]}});
   }
   // What is left of the slab numbers is shared out to the workers below.
   const std::size_t below = options.next_level.size();
@@ -122,6 +124,7 @@ std::vector<ChildSpec> child_specs(const WorkerOptions& options, const Placement
          .height = height_of(of_next)},
         of_next.setup,
         {{"options", to_json(of_next)},
+         {"cpus", cpus.next_level[i]},
          {"first_slab", placement.first_slab + own + each * i},
          {"slab_numbers", each}});
   }

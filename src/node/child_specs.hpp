@@ -34,6 +34,9 @@ struct Placement {
   std::uint32_t slab_numbers = 0xfffffffe;  ///< ... and as many, all levels below included.
   int tree_page = -1;                       ///< The tree's spinner budget; none at the root.
   os::Deadline start_deadline = {};         ///< Of the whole tree, if earlier than its own.
+  /// To be divided among the chips of platform cpu, all levels below included; none: all that the
+  /// process may use.
+  std::vector<int> cpus = {};
 
   /// How many of the numbers are the Worker's own; the rest is for the levels below.
   [[nodiscard]] std::uint32_t own_slabs() const noexcept { return slab_numbers / 16; }

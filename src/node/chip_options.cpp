@@ -1,10 +1,7 @@
 #include "node/chip_options.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -106,44 +103,6 @@ ChipRunOptions run_options_from(const json& value) {
   options.dump_to = fields.text("dump_to");
   options.dump_all = fields.boolean("dump_all");
   return options;
-}
-
-std::vector<int> allowed_cpu_list() {
-  // The kernel says EINVAL where it knows more CPUs than there is room for.
-  for (int room = CPU_SETSIZE; room <= (1 << 20); room *= 2) {
-    const auto destroy = [](cpu_set_t* set) { CPU_FREE(set); };
-    const std::unique_ptr<cpu_set_t, decltype(destroy)> set(
-        CPU_ALLOC(static_cast<std::size_t>(room)), destroy);
-    const std::size_t size = CPU_ALLOC_SIZE(static_cast<std::size_t>(room));
-    if (sched_getaffinity(0, size, set.get()) != 0) continue;
-    std::vector<int> cpus;
-    for (int cpu = 0; cpu < room; ++cpu) {
-      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), size, set.get())) cpus.push_back(cpu);
-    }
-    return cpus;
-  }
-  return {};
-}
-
-std::vector<std::vector<int>> cpus_of_chips(const std::vector<ChipOptions>& chips,
-                                            const std::vector<int>& allowed) {
-  std::vector<std::size_t> sharing;
-  for (std::size_t i = 0; i < chips.size(); ++i) {
-    if (Platform::parse(chips[i].platform).name == "cpu") sharing.push_back(i);
-  }
-  std::vector<std::vector<int>> cpus(chips.size());
-  for (std::size_t i = 0; i < sharing.size() && !allowed.empty(); ++i) {
-    auto& own = cpus[sharing[i]];
-    if (allowed.size() < sharing.size()) {
-      own.push_back(allowed[i % allowed.size()]);
-      continue;
-    }
-    const std::size_t begin = i * allowed.size() / sharing.size();
-    const std::size_t end = (i + 1) * allowed.size() / sharing.size();
-    for (std::size_t cpu = begin; cpu < end; ++cpu)
-      own.push_back(allowed[cpu]);
-  }
-  return cpus;
 }
 
 }  // namespace strata::node

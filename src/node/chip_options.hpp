@@ -1,5 +1,4 @@
-// How chips are run: options from several places made into one, checked, and sent; and which CPUs
-// are whose.
+// How chips are run: options from several places made into one, checked, and sent.
 //
 // Thread safety: plain values and pure functions.
 #pragma once
@@ -22,13 +21,5 @@ void check_run_options(const ChipRunOptions& options, const std::string& of);
 [[nodiscard]] nlohmann::json to_json(const ChipRunOptions& options);
 /// Throws InvalidArgument for what is not of the form that to_json makes.
 [[nodiscard]] ChipRunOptions run_options_from(const nlohmann::json& json);
-
-/// The CPUs that this thread may use, in order.
-[[nodiscard]] std::vector<int> allowed_cpu_list();
-
-/// Each chip's CPUs: for platform cpu its share of `allowed`, each CPU for one chip alone as long
-/// as there is one for each; for others none, which means all.
-[[nodiscard]] std::vector<std::vector<int>> cpus_of_chips(const std::vector<ChipOptions>& chips,
-                                                          const std::vector<int>& allowed);
 
 }  // namespace strata::node

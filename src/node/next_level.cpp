@@ -112,7 +112,8 @@ Placement placement_of(const Configuration& configuration) {
   return {.first_slab = configuration.first_slab,
           .slab_numbers = configuration.slab_numbers,
           .tree_page = kTreeFd,
-          .start_deadline = os::Deadline::from_monotonic_ns(configuration.deadline_ns)};
+          .start_deadline = os::Deadline::from_monotonic_ns(configuration.deadline_ns),
+          .cpus = configuration.cpus};
 }
 
 }  // namespace

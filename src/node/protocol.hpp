@@ -7,7 +7,8 @@
 // parent -> worker
 //   configure    path, role, log_level, deadline (of the start), setup (a callable or null),
 //                chip workers: platform, run (options), cpus; next-level workers: options (of their
-//                own Worker, whose name is the path), first_slab, slab_numbers (node::Placement)
+//                own Worker, whose name is the path), cpus, first_slab, slab_numbers
+//                (node::Placement)
 //   register     callables: [{id, source, library, symbol, orchestration}]; chip programs also: run
 //                (options), build_id
 //   forget_callable  id: no later frame calls this chip program

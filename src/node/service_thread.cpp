@@ -26,6 +26,15 @@ namespace {
 /// How often a stop is passed on again while the process starts.
 constexpr int kStopAgainMs = 20;
 
+std::vector<int> cpus_from(const JsonFields& fields) {
+  std::vector<int> cpus;
+  for (const auto& cpu : fields.array("cpus")) {
+    if (!cpu.is_number_unsigned()) fields.refuse("cpus", "a list of numbers of CPUs");
+    cpus.push_back(cpu.get<int>());
+  }
+  return cpus;
+}
+
 }  // namespace
 
 Configuration configuration_from(const nlohmann::json& message) {
@@ -39,15 +48,13 @@ Configuration configuration_from(const nlohmann::json& message) {
   if (fields.has("platform")) {
     made.platform = fields.text("platform");
     made.run = run_options_from(fields.at("run"));
-    for (const auto& cpu : fields.array("cpus")) {
-      if (!cpu.is_number_unsigned()) fields.refuse("cpus", "a list of numbers of CPUs");
-      made.cpus.push_back(cpu.get<int>());
-    }
+    made.cpus = cpus_from(fields);
   }
   if (fields.has("options")) {
     made.options = options_from(fields.at("options"));
     made.first_slab = fields.number32("first_slab");
     made.slab_numbers = fields.number32("slab_numbers");
+    made.cpus = cpus_from(fields);
   }
   return made;
 }

@@ -31,10 +31,11 @@ struct Configuration {
   LogLevel log_level = LogLevel::info;
   std::int64_t deadline_ns = 0;  ///< CLOCK_MONOTONIC; of the start.
   std::optional<Callable> setup;
+  // Of chip workers and next-level workers.
+  std::vector<int> cpus;  ///< That the chip, or those below together, may use; none: all.
   // Of chip workers.
   std::string platform;
-  ChipRunOptions run;     ///< For programs that do not say otherwise.
-  std::vector<int> cpus;  ///< That the chip may use; none: all.
+  ChipRunOptions run;  ///< For programs that do not say otherwise.
   // Of next-level workers.
   std::optional<WorkerOptions> options;
   std::uint32_t first_slab = 1;    ///< Number of the first slab that its store makes.

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "node/chip_options.hpp"
+#include "node/cpu_shares.hpp"
 #include "support/chip_test.hpp"
 
 namespace strata::test {

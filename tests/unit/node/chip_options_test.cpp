@@ -1,10 +1,8 @@
-// Options of chips: merging, checking, and who gets which CPUs. How they travel is in
-// protocol_test.cpp.
+// Options of chips: merging and checking. How they travel is in protocol_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "node/chip_options.hpp"
 #include "strata/chip_error.hpp"
@@ -12,10 +10,7 @@
 namespace strata::node {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 TEST(ChipOptionsTest, WhatTheFirstSaysCountsAndTheSecondFillsTheGaps) {
   const ChipRunOptions first{.mode = OrchestrationMode::host_graph, .window = 8};
@@ -62,37 +57,6 @@ TEST(ChipOptionsTest, WhatMakesNoSenseIsNamed) {
   EXPECT_EQ(refusal({.dump_to = "/tmp/dumped"}), "(accepted)");
   EXPECT_THAT(refusal({.dump_to = "dumped"}), HasSubstr("dump_to 'dumped' is no absolute path"));
   EXPECT_THAT(refusal({.time_limit = std::chrono::nanoseconds(0)}), HasSubstr("time_limit is 0"));
-}
-
-std::vector<ChipOptions> chips(const std::vector<std::string>& platforms) {
-  std::vector<ChipOptions> all;
-  for (const std::string& platform : platforms)
-    all.push_back({.platform = platform});
-  return all;
-}
-
-TEST(ChipCpusTest, ChipsOfPlatformCpuShareTheCpusWithoutOverlap) {
-  EXPECT_THAT(cpus_of_chips(chips({"cpu"}), {0, 2, 5}), ElementsAre(ElementsAre(0, 2, 5)));
-  EXPECT_THAT(cpus_of_chips(chips({"cpu", "cpu"}), {0, 1, 2, 3, 4}),
-              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3, 4)));
-  EXPECT_THAT(cpus_of_chips(chips({"cpu", "cpu", "cpu"}), {7, 8, 9}),
-              ElementsAre(ElementsAre(7), ElementsAre(8), ElementsAre(9)));
-}
-
-TEST(ChipCpusTest, WhereThereAreTooFewEachChipHasOneInTurn) {
-  EXPECT_THAT(cpus_of_chips(chips({"cpu", "cpu", "cpu"}), {4, 6}),
-              ElementsAre(ElementsAre(4), ElementsAre(6), ElementsAre(4)));
-  EXPECT_THAT(cpus_of_chips(chips({"cpu", "cpu"}), {3}),
-              ElementsAre(ElementsAre(3), ElementsAre(3)));
-}
-
-TEST(ChipCpusTest, SimulatedChipsTakeNoShare) {
-  EXPECT_THAT(cpus_of_chips(chips({"a2a3sim", "cpu", "a5sim", "cpu"}), {0, 1}),
-              ElementsAre(IsEmpty(), ElementsAre(0), IsEmpty(), ElementsAre(1)));
-}
-
-TEST(ChipCpusTest, TheCpusOfThisThreadAreListed) {
-  EXPECT_THAT(allowed_cpu_list(), Not(IsEmpty()));
 }
 
 }  // namespace

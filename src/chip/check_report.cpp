@@ -10,13 +10,11 @@
 
 #include "chip/check_session.hpp"
 #include "os/procfs.hpp"
-#include "trace/maps_parser.hpp"
+#include "trace/process_record_reader.hpp"
 #include "trace/symboliser.hpp"
 
 namespace strata::chip {
 namespace {
-
-using namespace std::string_view_literals;
 
 std::string times(std::uint64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
@@ -37,29 +35,15 @@ std::string memory_file(std::uint64_t inode) {
 /// This process as a crash that has not happened: what the symboliser takes.
 std::vector<trace::StackFrame> symbolised(const std::vector<std::uintptr_t>& addresses,
                                           bool return_addresses) {
-  constexpr auto kDeleted = " (deleted)"sv;
   trace::CrashReport report;
-  const std::string maps = os::read_small_file("/proc/self/maps").value_or("");
-  trace::MapsParser parser(maps);
-  while (const auto line = parser.next()) {
-    bool deleted = line->path.ends_with(kDeleted);
-    std::string path(line->path);
-    if (deleted) path.resize(path.size() - kDeleted.size());
+  report.maps = trace::ranges_of(os::read_small_file("/proc/self/maps").value_or(""));
+  for (trace::MappedRange& range : report.maps) {
     // A program that could not be loaded from a folder: it has no name, though it is there.
-    if (deleted && path.starts_with("/memfd:")) {
-      if (std::string open = memory_file(line->inode); !open.empty()) {
-        path = std::move(open);
-        deleted = false;
-      }
+    if (!range.deleted || !range.path.starts_with("/memfd:")) continue;
+    if (std::string open = memory_file(range.inode); !open.empty()) {
+      range.path = std::move(open);
+      range.deleted = false;
     }
-    report.maps.push_back({.begin = line->begin,
-                           .end = line->end,
-                           .file_offset = line->file_offset,
-                           .inode = line->inode,
-                           .readable = line->readable,
-                           .executable = line->executable,
-                           .deleted = deleted,
-                           .path = std::move(path)});
   }
   // The first frame of a crash is where it was, those behind it are return addresses.
   if (return_addresses) report.frames.push_back(0);

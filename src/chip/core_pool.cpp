@@ -12,6 +12,7 @@
 #include "chip/core_pool_impl.hpp"
 #include "chip/core_text.hpp"
 #include "chip/kernel_services.hpp"
+#include "comm/signal.hpp"
 #include "os/cpu.hpp"
 #include "strata/error.hpp"
 
@@ -31,33 +32,13 @@ unsigned threads_of(const CorePoolOptions& options) {
 
 // ---- Predicates ---------------------------------------------------------------------------------
 
-template <class T>
-bool compares(const void* element, Compare compare, std::int64_t operand) {
-  T value;
-  std::memcpy(&value, element, sizeof value);
-  // As numbers, whatever the types: std::cmp_less does not convert a negative operand.
-  switch (compare) {
-    case Compare::equal:
-      return std::cmp_equal(value, operand);
-    case Compare::not_equal:
-      return std::cmp_not_equal(value, operand);
-    case Compare::greater:
-      return std::cmp_greater(value, operand);
-    case Compare::greater_or_equal:
-      return std::cmp_greater_equal(value, operand);
-    case Compare::less:
-      return std::cmp_less(value, operand);
-    case Compare::less_or_equal:
-      return std::cmp_less_equal(value, operand);
-  }
-  return false;
-}
-
 /// Whether the condition of the task, its last tensor argument, is true.
 bool condition_holds(const detail::ArgumentBlock& arguments, const Launch& launch) {
   const detail::TensorRecord& tensor = arguments.tensors[arguments.tensor_count - 1];
   const auto with = [&]<class T>(T) {
-    return compares<T>(tensor.data, launch.compare(), launch.operand());
+    T value;
+    std::memcpy(&value, tensor.data, sizeof value);
+    return comm::holds(value, launch.compare(), launch.operand());
   };
   switch (tensor.dtype) {
     case DType::boolean:

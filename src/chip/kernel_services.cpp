@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "chip/check.hpp"
 #include "chip/core_pool_impl.hpp"
 #include "chip/core_text.hpp"
+#include "comm/signal.hpp"
 #include "os/cpu.hpp"
 #include "os/futex.hpp"
 #include "strata/error.hpp"
@@ -413,55 +413,19 @@ void barrier(const KernelBlock& kernel) {
 
 // ---- Signals ------------------------------------------------------------------------------------
 
-std::atomic<std::uint32_t>& word_of(std::uint32_t& word) noexcept {
-  static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
-  return reinterpret_cast<std::atomic<std::uint32_t>&>(word);
-}
-
-bool holds(std::uint32_t value, Compare compare, std::uint32_t operand) noexcept {
-  switch (compare) {
-    case Compare::equal:
-      return value == operand;
-    case Compare::not_equal:
-      return value != operand;
-    case Compare::greater:
-      return value > operand;
-    case Compare::greater_or_equal:
-      return value >= operand;
-    case Compare::less:
-      return value < operand;
-    case Compare::less_or_equal:
-      return value <= operand;
-  }
-  return true;
-}
-
-// Who sleeps on a signal raises `waiters` and then looks at `value`; who notifies changes `value`
-// and then looks at `waiters`. All four are sequentially consistent, so at least one sees what the
-// other did: the waiter the new value, or the notifier that somebody may sleep, and then it makes
-// the system call that wakes. And the kernel puts the waiter to sleep only if the value is still
-// the one it saw (os::futex, invariant 1). A process that dies in a wait leaves `waiters` too high:
-// that costs system calls.
-
 void notify(const KernelBlock& kernel, Signal* signal, SignalOp op, std::uint32_t value) {
   if (signal == nullptr) fail_misuse(place_of(kernel), "it notifies a signal at address null");
-  std::atomic<std::uint32_t>& word = word_of(signal->value);
-  if (op == SignalOp::set) {
-    word.store(value, std::memory_order_seq_cst);
-  } else {
-    word.fetch_add(value, std::memory_order_seq_cst);
-  }
-  if (word_of(signal->waiters).load(std::memory_order_seq_cst) != 0) {
-    os::futex_wake_shared(word, INT_MAX);
-  }
+  if (comm::change(*signal, op, value)) comm::wake(*signal);
 }
 
 void wait_signal(const KernelBlock& kernel, Signal* signal, Compare compare, std::uint32_t value) {
   Place& place = place_of(kernel);
   if (signal == nullptr) fail_misuse(place, "it waits for a signal at address null");
-  std::atomic<std::uint32_t>& word = word_of(signal->value);
+  const std::atomic<std::uint32_t>& word = comm::value_of(*signal);
   // Acquire: what came before the notification happens before what comes after the wait.
-  const auto come = [&] { return holds(word.load(std::memory_order_acquire), compare, value); };
+  const auto come = [&] {
+    return comm::holds(word.load(std::memory_order_acquire), compare, value);
+  };
   if (come() || spin_until(place, come)) return;
   const Waiting waiting(place, WaitKind::signal, static_cast<unsigned>(compare), value, signal);
   CorePool::Impl& pool = *place.pool;
@@ -473,14 +437,15 @@ void wait_signal(const KernelBlock& kernel, Signal* signal, Compare compare, std
     ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }
     std::atomic<std::uint32_t>& count;
   };
-  const Counted counted(word_of(signal->waiters));
+  // A process that dies in here leaves the count too high: that costs system calls.
+  const Counted counted(comm::waiters_of(*signal));
   while (!come()) {
     check_wanted(place);
     if (exploring) pool.stand(waiting.runner());
     for (;;) {
       const std::uint32_t cancellations = pool.look_for_cancellation();
       const std::uint32_t seen = word.load(std::memory_order_seq_cst);
-      if (holds(seen, compare, value) || why_unwanted(place) != nullptr) break;
+      if (comm::holds(seen, compare, value) || why_unwanted(place) != nullptr) break;
       os::futex_wait_two(word, seen, pool.cancellations(), cancellations, kSignalLook);
     }
     if (exploring) pool.await_turn(waiting.runner());
@@ -535,13 +500,13 @@ bool signal_has_come(const Place& place) noexcept {
   Signal* const signal = place.wait_signal.load(std::memory_order_relaxed);
   if (signal == nullptr) return false;
   const auto compare = static_cast<Compare>(place.wait_index.load(std::memory_order_relaxed));
-  return holds(word_of(signal->value).load(std::memory_order_acquire), compare,
-               place.wait_operand.load(std::memory_order_relaxed));
+  return comm::holds(comm::load(*signal), compare,
+                     place.wait_operand.load(std::memory_order_relaxed));
 }
 
 void wake_signal_wait(const Place& place) noexcept {
   Signal* const signal = place.wait_signal.load(std::memory_order_relaxed);
-  if (signal != nullptr) os::futex_wake_shared(word_of(signal->value), INT_MAX);
+  if (signal != nullptr) comm::wake(*signal);
 }
 
 }  // namespace strata::chip

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <climits>
 #include <cstdint>
+#include <utility>
 
 #include "os/futex.hpp"
 #include "strata/kernel.hpp"
@@ -57,20 +58,22 @@ inline void sleep_while(Signal& signal, std::uint32_t seen, os::Deadline deadlin
   waiters_of(signal).fetch_sub(1, std::memory_order_relaxed);
 }
 
-[[nodiscard]] constexpr bool holds(std::uint32_t a, Compare compare, std::uint32_t b) noexcept {
+/// As numbers, whatever the types: a negative one is below every unsigned one.
+template <class A, class B>
+[[nodiscard]] constexpr bool holds(A a, Compare compare, B b) noexcept {
   switch (compare) {
     case Compare::equal:
-      return a == b;
+      return std::cmp_equal(a, b);
     case Compare::not_equal:
-      return a != b;
+      return std::cmp_not_equal(a, b);
     case Compare::greater:
-      return a > b;
+      return std::cmp_greater(a, b);
     case Compare::greater_or_equal:
-      return a >= b;
+      return std::cmp_greater_equal(a, b);
     case Compare::less:
-      return a < b;
+      return std::cmp_less(a, b);
     case Compare::less_or_equal:
-      return a <= b;
+      return std::cmp_less_equal(a, b);
   }
   return false;
 }

@@ -1,6 +1,5 @@
 #include "ipc/mailbox_memory.hpp"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <bit>
@@ -9,6 +8,7 @@
 
 #include "ipc/mailbox.hpp"
 #include "os/memfd.hpp"
+#include "os/populate.hpp"
 #include "os/system_error.hpp"
 #include "strata/error.hpp"
 
@@ -72,11 +72,8 @@ MappedMailbox map_mailbox(int memfd) {
   mailbox.first = facts.first;
   // The rings are used all over within moments, and a page fault costs more than a frame. A kernel
   // that can't do this (before 5.14) has the faults.
-#ifndef MADV_POPULATE_WRITE
-  constexpr int MADV_POPULATE_WRITE = 23;  // NOLINT(readability-identifier-naming)
-#endif
   const int saved = errno;
-  (void)madvise(mailbox.mapping.data(), mailbox.layout.arena(), MADV_POPULATE_WRITE);
+  (void)os::populate(mailbox.mapping.data(), mailbox.layout.arena());
   errno = saved;
   return mailbox;
 }

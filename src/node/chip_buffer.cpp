@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "node/copy_in_turn.hpp"
+#include "node/owned.hpp"
 #include "node/worker_state.hpp"
 #include "strata/chip_memory.hpp"
 #include "strata/error.hpp"
@@ -43,29 +44,23 @@ void copy_part(const ChipBufferState& state, const char* what, const Wait& wait,
 ChipBuffer::ChipBuffer(ChipBuffer&&) noexcept = default;
 
 ChipBuffer& ChipBuffer::operator=(ChipBuffer&& other) noexcept {
-  if (this != &other) {
-    release();
-    state_ = std::move(other.state_);
-  }
+  ChipBuffer taken(std::move(other));
+  std::swap(state_, taken.state_);
   return *this;
 }
 
 ChipBuffer::~ChipBuffer() { release(); }
 
 void ChipBuffer::release() noexcept {
-  const auto state = std::exchange(state_, nullptr);
-  if (state == nullptr) return;
-  const std::shared_ptr<WorkerState> owner = state->owner.lock();
-  if (owner == nullptr) return;  // Its memory went with it.
-  if (owner->is_copy()) return;  // Its locks may be held by threads that are not there.
-  node::SlabStore& slabs = owner->slabs();
-  node::ChipMemory& memory = owner->chip_memory();
-  owner->engine().remove_buffer_later(
-      state->id, [&slabs, &memory, id = state->id, place = state->place, range = state->range] {
-        memory.remove(id);
-        memory.give_back(place);
-        slabs.release(range);
-      });
+  node::let_go(state_, [](WorkerState& owner, const auto& state) {
+    owner.engine().remove_buffer_later(
+        state->id, [&slabs = owner.slabs(), &memory = owner.chip_memory(), id = state->id,
+                    place = state->place, range = state->range] {
+          memory.remove(id);
+          memory.give_back(place);
+          slabs.release(range);
+        });
+  });
 }
 
 std::size_t ChipBuffer::bytes() const noexcept {

@@ -11,6 +11,7 @@
 #include "comm/window_layout.hpp"
 #include "node/copy_in_turn.hpp"
 #include "node/domain_state.hpp"
+#include "node/owned.hpp"
 #include "node/worker_state.hpp"
 #include "strata/error.hpp"
 
@@ -83,22 +84,16 @@ void copy_part(const DomainState& domain, const char* what, const Wait& wait, co
 Domain::Domain(Domain&&) noexcept = default;
 
 Domain& Domain::operator=(Domain&& other) noexcept {
-  if (this != &other) {
-    release();
-    state_ = std::move(other.state_);
-  }
+  Domain taken(std::move(other));
+  std::swap(state_, taken.state_);
   return *this;
 }
 
 Domain::~Domain() { release(); }
 
 void Domain::release() noexcept {
-  const auto state = std::exchange(state_, nullptr);
-  if (state == nullptr) return;
-  const auto owner = state->owner.lock();
-  if (owner == nullptr) return;  // Its memory went with it.
-  if (owner->is_copy()) return;  // Its locks may be held by threads that are not there.
-  owner->release_domain(state);
+  node::let_go(state_,
+               [](node::WorkerState& owner, const auto& state) { owner.release_domain(state); });
 }
 
 std::string_view Domain::name() const noexcept { return state_ ? state_->name() : ""; }

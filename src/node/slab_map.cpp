@@ -11,11 +11,8 @@
 #include "os/deadline.hpp"
 #include "os/futex.hpp"
 #include "os/memfd.hpp"
+#include "os/populate.hpp"
 #include "strata/error.hpp"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace strata::node {
 namespace {
@@ -55,7 +52,7 @@ void SlabMap::Slab::make_present(std::uint64_t begin, std::uint64_t end,
   if (page == last) return;
   // All from the first that is missing: what is present already costs the kernel next to nothing.
   // If it fails the pages come one by one, as they are used.
-  (void)madvise(mapping.data() + page * kSlabPage, (last - page) * kSlabPage, MADV_POPULATE_WRITE);
+  (void)os::populate(mapping.data() + page * kSlabPage, (last - page) * kSlabPage);
   for (; page < last; ++page)
     pages[page] = generation;
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <sys/mman.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -16,12 +15,9 @@
 #include "graph/heap.hpp"
 #include "os/mapping.hpp"
 #include "os/memfd.hpp"
+#include "os/populate.hpp"
 #include "os/system_error.hpp"
 #include "strata/error.hpp"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace strata::node {
 namespace {
@@ -77,8 +73,8 @@ Generation* generations(std::byte* data, std::uint64_t bytes) noexcept {
 
 /// Makes all pages present and this process's, zeroed.
 void populate(std::byte* data, std::uint64_t bytes) {
-  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return;
-  if (errno == EINVAL) return;  // Before Linux 5.14: pages come at their first use.
+  if (os::populate(data, bytes)) return;
+  if (errno == EINVAL) return;  // Pages come at their first use.
   // The kernel says EFAULT where a touch would have been SIGBUS: no memory is left for the file.
   if (errno == EFAULT) errno = ENOMEM;
   os::throw_errno("can't get " + std::to_string(bytes) + " bytes of shared memory");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "node/live_workers.hpp"
+#include "node/owned.hpp"
 #include "node/worker_state.hpp"
 #include "os/child_process.hpp"
 #include "strata/error.hpp"
@@ -144,24 +145,18 @@ EngineStats Worker::stats() const { return state_->engine().stats(); }
 Buffer::Buffer(Buffer&&) noexcept = default;
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  if (this != &other) {
-    release();
-    state_ = std::move(other.state_);
-  }
+  Buffer taken(std::move(other));
+  std::swap(state_, taken.state_);
   return *this;
 }
 
 Buffer::~Buffer() { release(); }
 
 void Buffer::release() noexcept {
-  const auto state = std::exchange(state_, nullptr);
-  if (state == nullptr) return;
-  const std::shared_ptr<WorkerState> owner = state->owner.lock();
-  if (owner == nullptr) return;  // Its memory went with it.
-  if (owner->is_copy()) return;  // Its locks may be held by threads that are not there.
-  node::SlabStore& slabs = owner->slabs();
-  owner->engine().remove_buffer_later(state->id,
-                                      [&slabs, range = state->range] { slabs.release(range); });
+  node::let_go(state_, [](WorkerState& owner, const auto& state) {
+    owner.engine().remove_buffer_later(
+        state->id, [&slabs = owner.slabs(), range = state->range] { slabs.release(range); });
+  });
 }
 
 std::byte* Buffer::data() const noexcept {

@@ -14,12 +14,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <new>
 #include <string>
 #include <typeinfo>
 #include <utility>
 
+#include "base/exception_text.hpp"
 #include "os/system_error.hpp"
 #include "trace/clocks.hpp"
 #include "trace/crash_writer.hpp"
@@ -124,11 +124,7 @@ void on_crash(int signal, siginfo_t* info, void* context) noexcept {
     try {
       std::string text = "terminate called";
       if (const std::type_info* const type = abi::__cxa_current_exception_type()) {
-        int status = 0;
-        const std::unique_ptr<char, decltype(&std::free)> name(
-            abi::__cxa_demangle(type->name(), nullptr, nullptr, &status), &std::free);
-        text =
-            std::string("uncaught exception of type ") + (status == 0 ? name.get() : type->name());
+        text = "uncaught exception of type " + base::type_text(*type);
         try {
           throw;
         } catch (const std::exception& error) {

@@ -55,6 +55,8 @@ std::string unescaped(std::string_view path) {
   return plain;
 }
 
+}  // namespace
+
 std::vector<MappedRange> ranges_of(std::string_view text) {
   constexpr std::string_view kDeleted = " (deleted)";
   std::vector<MappedRange> ranges;
@@ -74,6 +76,8 @@ std::vector<MappedRange> ranges_of(std::string_view text) {
   }
   return ranges;
 }
+
+namespace {
 
 std::string build_id_of(const ModuleWords& module) {
   const std::size_t bytes =

@@ -57,6 +57,9 @@ struct MappedRange {
   std::string path;      ///< "" where there is none; "[stack]" and the like are not files.
 };
 
+/// What /proc/PID/maps says.
+[[nodiscard]] std::vector<MappedRange> ranges_of(std::string_view text);
+
 /// A file that was loaded when the process crashed.
 struct LoadedModule {
   std::uint64_t begin = 0;

@@ -4,7 +4,7 @@
 // gives its right to run to another (CorePool::Impl::enter_wait) and parks. Whoever may have ended
 // the wait wakes it; so does whoever cancels the run or ends the task with an error.
 //
-// A wait that can be seen never to end throws instead: see never_ends() in the source.
+// A wait that can be seen never to end throws instead: see never_ends() in block_services.cpp.
 //
 // Thread safety: the services are for the thread that runs the lane; the rest says.
 #pragma once

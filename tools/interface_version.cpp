@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "chip/program_interface.hpp"
+#include "chip/program/program_interface.hpp"
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;

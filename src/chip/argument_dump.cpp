@@ -9,8 +9,8 @@
 #include <system_error>
 
 #include "base/exception_text.hpp"
-#include "chip/kernel_set.hpp"
 #include "chip/npy.hpp"
+#include "chip/program/kernel_set.hpp"
 #include "strata/error.hpp"
 
 namespace strata::chip {

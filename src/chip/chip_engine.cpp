@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "chip/core_lane.hpp"
+#include "chip/cores/core_lane.hpp"
 
 namespace strata::chip {
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "chip/argument_ranges.hpp"
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "chip/gathering.hpp"
 #include "chip/graph_cache.hpp"
-#include "chip/program.hpp"
+#include "chip/program/program.hpp"
 #include "strata/engine.hpp"
 
 namespace strata::chip {

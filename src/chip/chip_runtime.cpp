@@ -8,7 +8,7 @@
 
 #include "base/duration_text.hpp"
 #include "chip/argument_dump.hpp"
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 #include "chip/chip_engine.hpp"
 #include "chip/core_text.hpp"
 #include "chip/current_orchestration.hpp"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "chip/argument_ranges.hpp"
-#include "chip/core_pool.hpp"
-#include "chip/program.hpp"
+#include "chip/cores/core_pool.hpp"
+#include "chip/program/program.hpp"
 #include "strata/chip_run_options.hpp"
 #include "strata/log_level.hpp"
 #include "strata/platform.hpp"

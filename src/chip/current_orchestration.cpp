@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "chip/plain_text.hpp"
 #include "strata/chip_error.hpp"
 

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 
 namespace strata::chip {
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 
 namespace strata::chip {
 

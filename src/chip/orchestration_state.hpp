@@ -21,7 +21,7 @@
 #include "chip/chip_engine.hpp"
 #include "chip/gathering.hpp"
 #include "chip/graph_cache.hpp"
-#include "chip/program.hpp"
+#include "chip/program/program.hpp"
 #include "strata/chip.hpp"
 #include "strata/chip_run_options.hpp"
 #include "strata/orchestration.hpp"

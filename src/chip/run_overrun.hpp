@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "chip/run_thread.hpp"
 
 namespace strata::chip {

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "chip/program_cache.hpp"
+#include "chip/program/program_cache.hpp"
 
 namespace strata::cli {
 

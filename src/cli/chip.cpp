@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/duration_text.hpp"
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 #include "chip/explore.hpp"
 #include "chip/npy.hpp"
 #include "cli/build_signals.hpp"

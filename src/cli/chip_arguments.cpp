@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 #include "chip/npy.hpp"
 #include "chip/random_values.hpp"
 #include "strata/error.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "chip/program.hpp"
+#include "chip/program/program.hpp"
 #include "node/id_table.hpp"
 #include "node/this_program.hpp"
 #include "strata/chip_run_options.hpp"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string>
 
-#include "chip/program_file.hpp"
-#include "chip/program_interface.hpp"
+#include "chip/program/program_file.hpp"
+#include "chip/program/program_interface.hpp"
 #include "fuzz_target.hpp"
 #include "strata/chip_error.hpp"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "chip/kernel_set.hpp"
+#include "chip/program/kernel_set.hpp"
 #include "strata/chip.hpp"
 
 namespace strata::property::chip_cases {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "chip/core_lane.hpp"
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_lane.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "strata/engine.hpp"
 #include "support/guard.hpp"
 #include "support/random.hpp"

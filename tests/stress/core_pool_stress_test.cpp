@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "support/guard.hpp"
 #include "support/pool_rig.hpp"
 #include "support/random.hpp"

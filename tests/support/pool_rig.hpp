@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "strata/chip.hpp"
 #include "strata/chip_error.hpp"
 

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "chip/program.hpp"
+#include "chip/program/program.hpp"
 #include "measures.hpp"
 #include "strata/chip_worker.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "checked_program.hpp"
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 #include "strata/chip_error.hpp"
 
 namespace strata::test {

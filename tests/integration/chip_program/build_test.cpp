@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "chip/program.hpp"
+#include "chip/program/program.hpp"
 #include "program_folder.hpp"
 
 namespace strata::test {

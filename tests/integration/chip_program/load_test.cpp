@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "chip/program.hpp"
-#include "chip/program_file.hpp"
+#include "chip/program/program.hpp"
+#include "chip/program/program_file.hpp"
 #include "program_folder.hpp"
 #include "support/program.hpp"
 

@@ -1,5 +1,5 @@
 // What checking mode takes for declared, to the byte, without compiled kernels.
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "chip/check_region.hpp"
-#include "chip/check_task.hpp"
+#include "chip/check/check_region.hpp"
+#include "chip/check/check_task.hpp"
 #include "support/random.hpp"
 
 namespace strata::chip {

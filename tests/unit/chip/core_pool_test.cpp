@@ -1,4 +1,4 @@
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "support/pool_rig.hpp"
 
 namespace strata::chip {

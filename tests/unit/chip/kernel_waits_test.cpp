@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "chip/core_pool.hpp"
+#include "chip/cores/core_pool.hpp"
 #include "support/pool_rig.hpp"
 
 namespace strata::chip {

@@ -1,6 +1,6 @@
 // The schedule alone: random tasks and ends, checked against its numbered invariants.
 
-#include "chip/schedule.hpp"
+#include "chip/cores/schedule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <functional>
 
-#include "chip/check.hpp"
+#include "chip/check/check.hpp"
 #include "chip/element_value.hpp"
 #include "chip/npy.hpp"
 #include "strata/error.hpp"

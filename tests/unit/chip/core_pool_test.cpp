@@ -145,28 +145,6 @@ TEST(CorePool, ThreadsAreMadeOnlyWhenTheyAreNeeded) {
   EXPECT_LE(rig.pool().thread_count(), 2U);
 }
 
-// Invariant (3): lanes that have their cores are begun, whatever the others do.
-struct Spins {
-  Counter arrived{0};
-  std::uint64_t all = 0;
-};
-void spin_for_others(const Kernel& kernel) {
-  auto* const spins = kernel.scalar<Spins*>(0);
-  ++spins->arrived;
-  while (spins->arrived < spins->all)
-    std::this_thread::yield();
-}
-TEST(CorePool, LanesThatSpinForEachOtherAllBeginWithOneThreadAllowed) {
-  PoolRig rig("a2a3sim:clusters=3", 1);
-  Spins mixed{.all = 3};
-  rig.run(rig.mixed(spin_for_others, spin_for_others, spin_for_others), &mixed);
-  Spins together{.all = 6};
-  rig.run(rig.aiv(spin_for_others).blocks(6).together(), &together);
-  rig.wait_all();
-  EXPECT_EQ(mixed.arrived, 3U);
-  EXPECT_EQ(together.arrived, 6U);
-}
-
 struct Clusters {
   std::mutex mutex;
   std::vector<std::set<std::uint32_t>> of_block = std::vector<std::set<std::uint32_t>>(40);
@@ -355,105 +333,6 @@ TEST(CorePool, BlocksOfACancelledTaskDoNotBegin) {
   PoolRig::wait(task);
   EXPECT_THROW(std::rethrow_exception(task.error), Cancelled);
   EXPECT_EQ(runs, 0U);
-}
-
-// ---- Predicates ---------------------------------------------------------------------------------
-
-template <class T>
-bool runs_if(T element, Compare compare, std::int64_t operand) {
-  PoolRig rig("a2a3sim:clusters=1");
-  Counter runs{0};
-  const std::int64_t dims[2] = {1, 1};
-  auto& task = rig.make(&runs);
-  task.tensors.push_back({.data = reinterpret_cast<std::byte*>(&element),
-                          .dims = dims,
-                          .buffer = {},
-                          .byte_offset = 0,
-                          .dtype = dtype_of<T>,
-                          .access = Access::in,
-                          .tracking = Tracking::full,
-                          .rank = 1,
-                          .flags = 0});
-  rig.start(task, rig.aiv([](const Kernel& kernel) {
-                       if (kernel.tensor_count() == 0) ++*kernel.scalar<Counter*>(0);
-                     })
-                      .only_if(compare, operand));
-  PoolRig::wait(task);
-  EXPECT_EQ(PoolRig::error_of(task), "");
-  rig.wait_all();
-  return runs == 1;
-}
-
-TEST(CorePool, APredicateComparesNumbersOfAnyWidthAndSign) {
-  EXPECT_TRUE(runs_if(std::int8_t{-1}, Compare::less, 0));
-  EXPECT_FALSE(runs_if(std::uint8_t{255}, Compare::less, 0));
-  EXPECT_TRUE(runs_if(std::uint64_t{1} << 63, Compare::greater, 0));
-  EXPECT_TRUE(runs_if(std::uint64_t{5}, Compare::greater, -1));
-  EXPECT_FALSE(runs_if(std::int64_t{5}, Compare::equal, 6));
-  EXPECT_TRUE(runs_if(std::int16_t{-7}, Compare::equal, -7));
-  EXPECT_TRUE(runs_if(std::uint16_t{7}, Compare::not_equal, 8));
-  EXPECT_TRUE(runs_if(std::int32_t{7}, Compare::greater_or_equal, 7));
-  EXPECT_FALSE(runs_if(std::uint32_t{8}, Compare::less_or_equal, 7));
-  EXPECT_TRUE(runs_if(true, Compare::not_equal, 0));
-  EXPECT_FALSE(runs_if(false, Compare::not_equal, 0));
-}
-
-TEST(CorePool, APredicateOnFloatsIsRefused) {
-  PoolRig rig("a2a3sim:clusters=1");
-  const std::int64_t dims[2] = {1, 1};
-  float element = 1;
-  auto& task = rig.make();
-  task.tensors.push_back({.data = reinterpret_cast<std::byte*>(&element),
-                          .dims = dims,
-                          .buffer = {},
-                          .byte_offset = 0,
-                          .dtype = DType::float32,
-                          .access = Access::in,
-                          .tracking = Tracking::full,
-                          .rank = 1,
-                          .flags = 0});
-  EXPECT_THROW(rig.start(task, rig.aiv(count).only_if(Compare::equal, 1)), ChipError);
-}
-
-TEST(CorePool, ALongChainOfFalsePredicatesDoesNotNestItsEnds) {
-  PoolRig rig("a2a3sim:clusters=1");
-  const std::int64_t dims[2] = {1, 1};
-  std::int32_t zero = 0;
-  int left = 100'000;
-  Counter runs{0};
-  std::function<void()> next = [&] {
-    if (left-- == 0) return;
-    auto& task = rig.make(&runs);
-    task.tensors.push_back({.data = reinterpret_cast<std::byte*>(&zero),
-                            .dims = dims,
-                            .buffer = {},
-                            .byte_offset = 0,
-                            .dtype = DType::int32,
-                            .access = Access::in,
-                            .tracking = Tracking::full,
-                            .rank = 1,
-                            .flags = 0});
-    task.then = next;
-    rig.start(task, rig.aiv(count).only_if(Compare::equal, 1));
-  };
-  next();
-  EXPECT_EQ(rig.ended(), 100'000U);
-  EXPECT_EQ(runs, 0U);
-}
-
-TEST(CorePool, ALongChainRunsToItsEndOnOneThread) {
-  PoolRig rig("a2a3sim:clusters=1", 2);
-  int left = 50'000;
-  Counter runs{0};
-  std::function<void()> next = [&] {
-    if (left-- == 0) return;
-    auto& task = rig.make(&runs);
-    task.then = next;
-    rig.start(task, left % 7 == 0 ? rig.aic(count) : rig.aiv(count));
-  };
-  next();
-  rig.wait_all();
-  EXPECT_EQ(runs, 50'000U);
 }
 
 // ---- Control ------------------------------------------------------------------------------------

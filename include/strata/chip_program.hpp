@@ -102,7 +102,7 @@ struct ChipProgramInfo {
   ChipSignature signature;
   std::vector<KernelInfo> kernels;
   std::string orchestration_symbol;  ///< In the file.
-  std::string build_id;  ///< Hash of all that went into it, in hexadecimal.
+  std::string build_id;              ///< Hash of all that went into it, in hexadecimal.
   std::string compiler;
   std::string machine;  ///< "x86_64".
   ProgramSanitizer sanitizer = ProgramSanitizer::none;

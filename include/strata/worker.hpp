@@ -69,8 +69,8 @@ struct ChipOptions {
   std::optional<Callable> setup = {};
 };
 
-/// When a Worker writes a report of itself and all below it, as `strata dump` does, to its log. Once
-/// for each hang; the runs go on, unless told otherwise. Only at the root of a tree.
+/// When a Worker writes a report of itself and all below it, as `strata dump` does, to its log.
+/// Once for each hang; the runs go on, unless told otherwise. Only at the root of a tree.
 struct WatchdogOptions {
   /// Tasks are in flight, and for so long none has been submitted and none has ended, on no chip
   /// either. Longer than the longest task takes. 0: never.

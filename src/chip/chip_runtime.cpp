@@ -10,7 +10,7 @@
 #include "chip/argument_dump.hpp"
 #include "chip/check/check.hpp"
 #include "chip/chip_engine.hpp"
-#include "chip/core_text.hpp"
+#include "chip/cores/core_text.hpp"
 #include "chip/current_orchestration.hpp"
 #include "chip/orchestration_state.hpp"
 #include "chip/run_failure.hpp"

@@ -57,7 +57,8 @@ class ChipFindings {
     findings_.push_back(std::move(finding));
   }
 
-  /// Cores of one task that wait for one thing are told of in one line.
+  /// Cores of one task that wait for one thing are told of in one line; the fewer they are, the
+  /// nearer to the reason.
   void waiting() {
     std::map<std::pair<std::uint64_t, std::string>, std::vector<const CoreState*>> groups;
     std::vector<decltype(groups)::const_iterator> order;
@@ -67,6 +68,7 @@ class ChipFindings {
       if (is_new) order.push_back(group);
       group->second.push_back(&core);
     }
+    std::ranges::stable_sort(order, {}, [](const auto& group) { return group->second.size(); });
     for (const auto& group : order)
       waiting(group->first.second, group->second);
   }

@@ -1,9 +1,10 @@
 // What a report comes to, in plain words: who is the reason that a tree of processes does not go
 // on, as far as the states of its processes and threads show it.
 //
-// Findings, the surest first: processes that died, that are stopped, circles of locks, what Strata's
-// runtimes say of themselves (runtime_findings.hpp), threads that compute or spin, and then whoever waits for something that nobody in the tree is about to do,
-// with those who wait for them. Where nothing explains the wait, that is what it says.
+// Findings, the surest first: processes that died, that are stopped, circles of locks, what
+// Strata's runtimes say of themselves (runtime_findings.hpp), threads that compute or spin, and
+// then whoever waits for something that nobody in the tree is about to do, with those who wait for
+// them. Where nothing explains the wait, that is what it says.
 //
 // Thread safety: a free function; any thread.
 #pragma once

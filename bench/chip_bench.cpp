@@ -53,7 +53,10 @@ void add_chip_series(std::vector<Series>& all, double budget_ms) {
         fmt::format("product in 500 tasks of {0}x{0}x{0} float32", size),
         {make.strata(fmt::format("matmul:{}", size))});
   }
-  add("attention", "paged attention", {make.strata("attention:64")});
+  for (const int keys : {24, 256}) {  // Some 10 and 100 us a kernel.
+    add(fmt::format("attention/{}", keys), fmt::format("paged attention, {} keys a task", keys),
+        {make.strata(fmt::format("attention:{}", keys))});
+  }
   add("run", "a run of one task on a2a3sim, the chip in its own process", {make.strata("run")});
   add("load", "a chip program, read and loaded", {make.strata("load")});
   all.push_back({.name = "chip/memory",

@@ -106,8 +106,10 @@ STRATA_CHIP_ORCHESTRATION(ways) {
       submit_one(chip, "leaves");
       return;
     case Way::loop:
-      for (;;) {
+      // A loop that does nothing at all need not be there, says C++, and clang leaves it out.
+      for (volatile bool on = true; on;) {
       }
+      return;
     case Way::loop_for_a_while:
       while (!chip.cancelled()) {
       }

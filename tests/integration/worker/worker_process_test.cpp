@@ -359,6 +359,7 @@ TEST(WorkerProcessTest, AStopAtAnyMomentOfItsStartReachesTheWorkersBelow) {
     parent.configure({{"path", options.name},
                       {"role", "next-level worker"},
                       {"options", node::to_json(options)},
+                      {"cpus", json::array()},
                       {"first_slab", 100},
                       {"slab_numbers", 1000},
                       {"deadline", os::Deadline::after(10 * kGuard).monotonic_ns()}});

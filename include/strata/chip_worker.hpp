@@ -43,7 +43,7 @@ class ChipWorker {
 
   /// A chip program's file; see Callable::chip_program.
   CallableId add(const std::string& file, ChipRunOptions run = {}) {
-    return worker_.add(Callable::chip_program(file, run));
+    return worker_.add(Callable::chip_program(file, std::move(run)));
   }
   void remove(CallableId program) { worker_.remove(program); }
   /// Memory of this process that the chip shares.

@@ -443,13 +443,18 @@ void WorkerState::cancel_task(TaskId task) {
 CallableId WorkerState::add(const Callable& callable) {
   const CallableRegistry::Added added = callables_.add(callable);
   if (!added.is_new) return added.id;
-  // Two threads may come here in either order: the highest id counts.
-  std::uint32_t known = shared_.callables.load(std::memory_order_relaxed);
-  while (known < added.id.value && !shared_.callables.compare_exchange_weak(
-                                       known, added.id.value, std::memory_order_relaxed)) {
-  }
+  raise_known_callables(added.id.value);
   supervisor_->registrations_changed();
   return added.id;
+}
+
+/// Threads that add callables and the supervisor, which tells workers of them, may come here in any
+/// order: the highest id counts.
+void WorkerState::raise_known_callables(std::uint32_t id) noexcept {
+  std::uint32_t known = shared_.callables.load(std::memory_order_relaxed);
+  while (known < id &&
+         !shared_.callables.compare_exchange_weak(known, id, std::memory_order_relaxed)) {
+  }
 }
 
 /// A removed program that no task uses any more.
@@ -469,6 +474,8 @@ std::vector<Letter> WorkerState::greetings() {
 std::optional<SupervisorClient::Registrations> WorkerState::registrations(std::size_t known) {
   CallableRegistry::Batch batch = callables_.batch(known);
   if (batch.known == known) return std::nullopt;
+  // A worker may confirm one before the thread that has added it comes to say so.
+  raise_known_callables(static_cast<std::uint32_t>(batch.known));
   return Registrations{
       .letter = {.body = {{"type", "register"}, {"callables", std::move(batch.entries)}}},
       .known = batch.known};

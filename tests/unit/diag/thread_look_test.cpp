@@ -62,15 +62,17 @@ TEST(ThreadLook, SeesEveryThreadWithItsNameAndWhatItIsIn) {
     char byte = 0;
     EXPECT_EQ(::read(ends[0], &byte, 1), 1);
   });
+  // What is seen of a thread is not seen at one moment: until it is all as it stays.
   ThreadLook found;
-  EXPECT_TRUE(test::within(5s, [&] {
-    for (ThreadLook& look : look_at_threads(::getpid())) {
-      if (look.thread == id && look.call && look.call->number == SYS_read) found = std::move(look);
-    }
-    return found.thread != 0;
-  }));
-  EXPECT_EQ(found.name, "a reader");
-  EXPECT_EQ(found.state, 'S');
+  EXPECT_TRUE(test::within(5s,
+                           [&] {
+                             for (ThreadLook& look : look_at_threads(::getpid())) {
+                               if (look.thread == id) found = std::move(look);
+                             }
+                             return found.name == "a reader" && found.state == 'S' && found.call &&
+                                    found.call->number == SYS_read;
+                           }))
+      << found.name << ", " << found.state;
   ASSERT_TRUE(found.call);
   EXPECT_EQ(descriptor_of(*found.call), ends[0]);
   EXPECT_EQ(::write(ends[1], "x", 1), 1);

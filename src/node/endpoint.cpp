@@ -167,6 +167,9 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
     } else if (shared_.any_task_cancelled.load(std::memory_order_seq_cst) &&
                shared_.task_cancelled(context.task())) {
       refusal = cancelled_error(text_of(context) + " was cancelled");
+    } else if (context.cancelled()) {
+      // A member of a group of which another has failed meanwhile: cancellation() has been here.
+      refusal = cancelled_error(text_of(context) + " was dropped before it began");
     } else if (context.named_lane() && (context.task().value <= cutoff_ || lost_)) {
       refusal = died(entry, last_cause_, Begun::no);
     } else if (mailbox_ == nullptr && !context.named_lane()) {

@@ -2,7 +2,7 @@
 // on its stdout what a report of it must name, as "expect: WORDS | WORDS", all in one line of the
 // verdict, and then "ready".
 //
-//   hang_program loop|flag|pipe|signal|stopped|lock|heap SEED [FILE]
+//   hang_program loop|signal|stopped|lock|heap SEED [FILE]
 //   hang_program late SEED FILE
 //
 // With a FILE it has a watchdog that reports to it. `late` is `lock` in a run with a deadline.
@@ -60,9 +60,7 @@ void wait_until_there(const std::int64_t& word, std::int64_t value, const strata
 [[noreturn]] void hang_in_chip(Hang how, unsigned seed) {
   const unsigned chip = seed % kChips;
   const unsigned block = seed / kChips % kClusters;
-  unsigned lane = seed / (kChips * kClusters) % 3;
-  const bool served = how == Hang::flag || how == Hang::pipe;
-  if (served) lane = 1 + lane % 2;
+  const unsigned lane = seed / (kChips * kClusters) % 3;
   const std::string platform = "a2a3sim:clusters=" + std::to_string(kClusters);
   strata::WorkerOptions options;
   options.name = "hangs";
@@ -90,14 +88,6 @@ void wait_until_there(const std::int64_t& word, std::int64_t value, const strata
     case Hang::loop:
       std::printf("expect: %s | %s | %s | never_ends(\n", kLanes[lane], process.c_str(),
                   where.c_str());
-      break;
-    case Hang::flag:
-      std::printf("expect: %s | %s | %s | its flag 2 | nothing will end\n", kLanes[lane],
-                  process.c_str(), where.c_str());
-      break;
-    case Hang::pipe:
-      std::printf("expect: %s | %s | %s | a message in pipe %u | nothing will end\n", kLanes[lane],
-                  process.c_str(), where.c_str(), lane - 1);
       break;
     case Hang::signal:
       std::printf("expect: %s | %s | %s | waits for the signal at\n", kLanes[lane], process.c_str(),
@@ -227,8 +217,6 @@ int main(int argc, char** argv) {
   }
   if (late) hang_for_a_lock(seed, {.deadline = std::chrono::steady_clock::now() + 1s});
   if (kind == "loop") hang_in_chip(Hang::loop, seed);
-  if (kind == "flag") hang_in_chip(Hang::flag, seed);
-  if (kind == "pipe") hang_in_chip(Hang::pipe, seed);
   if (kind == "signal") hang_in_chip(Hang::signal, seed);
   if (kind == "stopped") hang_for_a_stopped_worker(seed);
   if (kind == "lock") hang_for_a_lock(seed);

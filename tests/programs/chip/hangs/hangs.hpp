@@ -11,8 +11,6 @@ namespace strata::test {
 
 enum class Hang : std::int64_t {
   loop,    ///< The lane never leaves a loop.
-  flag,    ///< The AIC does not set the flag of the lane.
-  pipe,    ///< The AIC sends nothing to the lane.
   signal,  ///< The lane waits for a signal that nobody sets.
 };
 

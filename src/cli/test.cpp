@@ -45,7 +45,7 @@ Found find_jobs(const TestOptions& options) {
   };
   for (const std::string& directory : options.ctest)
     add(jobs::ctest_jobs(directory));
-  const auto by = options.gtest_by == "suite" ? jobs::GtestBy::suite : jobs::GtestBy::case_;
+  const auto by = options.gtest_by == "suite" ? jobs::GtestBy::suite : jobs::GtestBy::test;
   for (const std::string& program : options.gtest)
     add(jobs::gtest_jobs(program, by));
   if (!options.pytest.empty()) {

@@ -19,6 +19,9 @@
 extern "C" {
 #endif
 
+/* In C, and named as a C library names things. */
+/* NOLINTBEGIN(modernize-use-using,readability-identifier-naming) */
+
 /* What strata_vendor_version() must return. */
 #define STRATA_VENDOR_VERSION 1
 
@@ -44,6 +47,8 @@ int strata_vendor_barrier(strata_vendor_comm* comm);
 int strata_vendor_destroy(strata_vendor_comm* comm);
 /* What a result of another kind than 0 means; of static lifetime. */
 const char* strata_vendor_error_text(int result);
+
+/* NOLINTEND(modernize-use-using,readability-identifier-naming) */
 
 #ifdef __cplusplus
 }

@@ -29,7 +29,7 @@ Callable Callable::chip_program(std::string file, ChipRunOptions run) {
           .library = std::filesystem::absolute(std::filesystem::path(std::move(file)))
                          .lexically_normal()
                          .string(),
-          .run = run};
+          .run = std::move(run)};
 }
 
 Callable Callable::as_orchestration() const {

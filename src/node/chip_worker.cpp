@@ -17,7 +17,8 @@ WorkerOptions options_of(ChipWorkerOptions options) {
 }  // namespace
 
 ChipWorker::ChipWorker(std::string platform, ChipRunOptions run)
-    : ChipWorker(ChipWorkerOptions{.chip = {.platform = std::move(platform), .run = run}}) {}
+    : ChipWorker(
+          ChipWorkerOptions{.chip = {.platform = std::move(platform), .run = std::move(run)}}) {}
 
 ChipWorker::ChipWorker(ChipWorkerOptions options) : worker_(options_of(std::move(options))) {}
 

@@ -36,7 +36,7 @@ Job job_of(const std::string& program, const std::string& filter, bool disabled,
   job.command = {program, "--gtest_filter=" + filter};
   job.disabled = disabled;
   // Of several cases one that was skipped says nothing of the others.
-  if (by == GtestBy::case_) job.expectation.skip = {"\\[  SKIPPED \\]"};
+  if (by == GtestBy::test) job.expectation.skip = {"\\[  SKIPPED \\]"};
   return job;
 }
 
@@ -56,7 +56,7 @@ std::vector<Job> jobs_from_gtest(const std::string& program, std::string_view li
       suite = line;
       suite_disabled = is_disabled(line);
       if (by == GtestBy::suite) jobs.push_back(job_of(program, suite + "*", suite_disabled, by));
-    } else if (by == GtestBy::case_ && !suite.empty()) {
+    } else if (by == GtestBy::test && !suite.empty()) {
       const std::string_view name = line.substr(line.find_first_not_of(' '));
       jobs.push_back(
           job_of(program, suite + std::string(name), suite_disabled || is_disabled(name), by));

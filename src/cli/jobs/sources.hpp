@@ -18,7 +18,7 @@ namespace strata::cli::jobs {
 /// Of a build directory.
 [[nodiscard]] std::vector<Job> ctest_jobs(const std::string& directory);
 
-enum class GtestBy : std::uint8_t { case_, suite };
+enum class GtestBy : std::uint8_t { test, suite };
 /// From `PROGRAM --gtest_list_tests`.
 [[nodiscard]] std::vector<Job> jobs_from_gtest(const std::string& program, std::string_view listing,
                                                GtestBy by);

@@ -126,7 +126,7 @@ constexpr const char* kListing =
     "  DISABLED_Gives/1  # GetParam() = 4\n";
 
 TEST(GtestJobs, ACaseIsAJobAndDisabledOnesAreKnown) {
-  const std::vector<Job> jobs = jobs_from_gtest("/b/unit", kListing, GtestBy::case_);
+  const std::vector<Job> jobs = jobs_from_gtest("/b/unit", kListing, GtestBy::test);
   EXPECT_THAT(names_of(jobs),
               ElementsAre("unit.Queue.IsEmptyAtFirst", "unit.Queue.DISABLED_IsFast",
                           "unit.Typed/0.Works", "unit.DISABLED_Old.Case", "unit.All/Each.Takes/0",

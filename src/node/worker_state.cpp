@@ -47,7 +47,7 @@ std::string value_of(const JsonFields& fields, ipc::Message& message) {
 
 WorkerState::WorkerState(WorkerOptions options, Placement placement)
     : options_(std::move(options)),
-      placement_(placement),
+      placement_(std::move(placement)),
       log_({.level = options_.log_level, .marked = is_worker_process()}),
       communicators_(*this, comm::parse_backend(options_.communication)),
       specs_(child_specs(options_, placement_)) {
@@ -663,8 +663,9 @@ std::string WorkerState::task_in_hand(std::size_t child) {
 // ---- Access -------------------------------------------------------------------------------------
 
 std::unique_ptr<Worker> WorkerAccess::make(WorkerOptions options, Placement placement) {
-  return std::unique_ptr<Worker>(new Worker(
-      Worker::FromState{}, std::make_shared<WorkerState>(std::move(options), placement)));
+  return std::unique_ptr<Worker>(
+      new Worker(Worker::FromState{},
+                 std::make_shared<WorkerState>(std::move(options), std::move(placement))));
 }
 
 WorkerState& WorkerAccess::state(Worker& worker) noexcept { return *worker.state_; }

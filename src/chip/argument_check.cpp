@@ -2,23 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "base/access_name.hpp"
 #include "chip/chip_runtime.hpp"
 
 namespace strata::chip {
 
 namespace {
-
-std::string_view name_of(Access access) {
-  switch (access) {
-    case Access::in:
-      return "in";
-    case Access::out:
-      return "out";
-    case Access::inout:
-      return "inout";
-  }
-  return "?";
-}
 
 /// "tensor argument 2 ('bias') of chip program 'x'"
 std::string where(const ChipProgramInfo& program, std::size_t i) {
@@ -30,7 +19,7 @@ std::string where(const ChipProgramInfo& program, std::size_t i) {
 std::string parameters_of(const ChipProgramInfo& program) {
   std::string text;
   for (const TensorParameter& parameter : program.signature.tensors) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(parameter.access),
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", base::name_of(parameter.access),
                         parameter.name.empty() ? "?" : parameter.name);
   }
   for (const std::string& scalar : program.signature.scalars)
@@ -57,7 +46,7 @@ void check_signature(const ChipProgramInfo& program, std::span<const TensorArg> 
       throw ChipError(
           ErrorCode::wrong_argument_mode,
           fmt::format("{} is given as {}(), but the program declares it {}", where(program, i),
-                      name_of(given.access), name_of(parameter.access)));
+                      base::name_of(given.access), base::name_of(parameter.access)));
     }
     if (parameter.dtype && given.tensor->dtype() != *parameter.dtype) {
       throw ChipError(ErrorCode::wrong_argument_dtype,

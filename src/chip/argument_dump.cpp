@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/access_name.hpp"
 #include "base/exception_text.hpp"
+#include "chip/element_value.hpp"
 #include "chip/npy.hpp"
 #include "chip/program/kernel_set.hpp"
 #include "strata/error.hpp"
@@ -38,21 +38,8 @@ HostTensor copy_of(const TensorView& view) {
                   .shape = {view.shape().begin(), view.shape().end()}};
   copy.bytes.resize(bytes_of(copy.dtype, copy.shape));
   if (copy.bytes.empty()) return copy;
-  const auto size = static_cast<std::int64_t>(size_of(copy.dtype));
-  const std::byte* from = view.data();
-  std::array<std::int64_t, kMaxRank> index{};
-  for (std::byte* to = copy.bytes.data();; to += size) {
-    std::memcpy(to, from, static_cast<std::size_t>(size));
-    int d = view.rank() - 1;
-    for (; d >= 0; --d) {
-      std::int64_t& at = index[static_cast<std::size_t>(d)];
-      from += size * view.stride(d);
-      if (++at < view.extent(d)) break;
-      from -= size * view.stride(d) * at;
-      at = 0;
-    }
-    if (d < 0) return copy;
-  }
+  copy_elements(copy.dtype, view.shape(), view.strides(), view.data(), copy.bytes.data());
+  return copy;
 }
 
 std::string kernels_of(const Launch& launch) {
@@ -63,10 +50,6 @@ std::string kernels_of(const Launch& launch) {
     names += launch.set()->kernels[kernel].name;
   }
   return names;
-}
-
-std::string_view name_of(Access access) noexcept {
-  return access == Access::in ? "in" : access == Access::out ? "out" : "inout";
 }
 
 }  // namespace
@@ -147,7 +130,7 @@ void ArgumentDump::write_line(const Task& task, bool went_well) {
   for (const std::size_t i : task.arguments) {
     const TensorView view = task.context->tensor(i);
     nlohmann::json tensor = {{"argument", i},
-                             {"access", name_of(view.access())},
+                             {"access", base::name_of(view.access())},
                              {"dtype", strata::name_of(view.dtype())},
                              {"shape", view.shape()},
                              {"strides", view.strides()},

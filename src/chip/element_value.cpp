@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "strata/tensor.hpp"
 
 namespace strata::chip {
 namespace {
@@ -119,6 +123,32 @@ std::string element_text(DType dtype, const std::byte* bytes) {
   if (dtype == DType::int64) return fmt::format("{}", load<std::int64_t>(bytes));
   if (dtype == DType::uint64) return fmt::format("{}", load<std::uint64_t>(bytes));
   return fmt::format("{}", static_cast<std::int64_t>(value));
+}
+
+void copy_elements(DType dtype, std::span<const std::int64_t> shape,
+                   std::span<const std::int64_t> strides, const std::byte* from, std::byte* to) {
+  if (std::ranges::find(shape, 0) != shape.end()) return;
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  // The last dimensions, as far as they lie together, are copied at once.
+  std::size_t outer = shape.size();
+  std::int64_t together = 1;
+  while (outer > 0 && (shape[outer - 1] == 1 || strides[outer - 1] == together))
+    together *= shape[--outer];
+  std::array<std::int64_t, kMaxRank> index{};
+  for (;;) {
+    std::memcpy(to, from, static_cast<std::size_t>(together * size));
+    to += together * size;
+    std::size_t d = outer;
+    while (d > 0) {
+      --d;
+      from += size * strides[d];
+      if (++index[d] < shape[d]) break;
+      from -= size * strides[d] * index[d];
+      index[d] = 0;
+      if (d == 0) return;
+    }
+    if (outer == 0) return;
+  }
 }
 
 }  // namespace strata::chip

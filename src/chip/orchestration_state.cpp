@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "chip/check/check.hpp"
+#include "chip/element_value.hpp"
 
 namespace strata::chip {
 
@@ -84,29 +85,6 @@ void with_bits_of(std::size_t bytes, Access&& access) {
       return access(std::uint32_t{});
     default:
       return access(std::uint64_t{});
-  }
-}
-
-/// Copies the elements, in row-major order, to one behind the other.
-void copy_elements(const Tensor& tensor, const std::byte* from, std::byte* to) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));
-  if (tensor.contiguous()) {
-    std::memcpy(to, from, static_cast<std::size_t>(tensor.bytes()));
-    return;
-  }
-  std::array<std::int64_t, kMaxRank> index{};
-  for (;;) {
-    std::memcpy(to, from, static_cast<std::size_t>(size));
-    to += size;
-    int d = tensor.rank() - 1;
-    for (; d >= 0; --d) {
-      std::int64_t& at = index[static_cast<std::size_t>(d)];
-      from += size * tensor.stride(d);
-      if (++at < tensor.extent(d)) break;
-      from -= size * tensor.stride(d) * at;
-      at = 0;
-    }
-    if (d < 0) return;
   }
 }
 
@@ -379,7 +357,7 @@ void OrchestrationState::read_elements(const Tensor& tensor, DType dtype, std::b
   target_.wait(tensor);
   // Whoever writes it later is submitted later, by this thread.
   TensorHandle kept;
-  copy_elements(tensor, address_of(tensor, kept), values);
+  copy_elements(tensor.dtype(), tensor.shape(), tensor.strides(), address_of(tensor, kept), values);
 }
 
 void OrchestrationState::write_element(const Tensor& tensor, std::span<const std::int64_t> index,

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/access_name.hpp"
 #include "chip/check/check.hpp"
 #include "chip/npy.hpp"
 #include "chip/random_values.hpp"
@@ -336,11 +337,9 @@ class Reader {
 }  // namespace
 
 std::string signature_text(const ChipProgramInfo& program) {
-  constexpr std::array kModes = {"in", "out", "inout"};
   std::string text = fmt::format("chip program '{}' takes", program.name);
   for (const TensorParameter& tensor : program.signature.tensors) {
-    text += fmt::format(" tensor '{}' ({}", tensor.name,
-                        kModes[static_cast<std::size_t>(tensor.access)]);
+    text += fmt::format(" tensor '{}' ({}", tensor.name, base::name_of(tensor.access));
     if (tensor.dtype) text += fmt::format(", {}", name_of(*tensor.dtype));
     if (tensor.rank) text += fmt::format(", rank {}", *tensor.rank);
     text += "),";

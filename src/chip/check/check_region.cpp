@@ -6,6 +6,8 @@
 #include <bit>
 #include <new>
 
+#include "base/access_name.hpp"
+
 namespace strata::chip {
 namespace {
 
@@ -170,10 +172,9 @@ std::string CheckedRegion::where(std::uintptr_t address, const std::string& name
 }
 
 std::string CheckedRegion::to_string() const {
-  constexpr std::array kModes = {"in", "out", "inout"};
   return fmt::format("'{}{}' ({})", name_of(dtype_),
                      index_text({extents_.data(), static_cast<std::size_t>(tensor_rank_)}),
-                     kModes[static_cast<std::size_t>(access_)]);
+                     base::name_of(access_));
 }
 
 WrittenBytes::WrittenBytes(std::uint64_t bytes)

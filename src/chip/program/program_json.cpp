@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/access_name.hpp"
 #include "strata/chip_error.hpp"
 
 namespace strata::chip {
@@ -13,9 +14,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxRank = 64;
-
-constexpr std::pair<std::string_view, Access> kAccesses[] = {
-    {"in", Access::in}, {"out", Access::out}, {"inout", Access::inout}};
 
 std::optional<DType> dtype_named(std::string_view name) {
   for (std::uint8_t i = 0; i < kDTypes; ++i) {
@@ -37,13 +35,11 @@ TensorParameter parameter_from(StrictObject& object) {
   TensorParameter parameter;
   parameter.name = object.text("name");
   const std::string access = object.text("access");
-  const auto* const known =
-      std::find_if(std::begin(kAccesses), std::end(kAccesses),
-                   [&](const auto& candidate) { return candidate.first == access; });
-  if (known == std::end(kAccesses)) {
+  const auto* const known = std::ranges::find(base::kAccesses, access, &base::name_of);
+  if (known == base::kAccesses.end()) {
     object.refuse("access", fmt::format("is '{}'; it may be in, out or inout", access));
   }
-  parameter.access = known->second;
+  parameter.access = *known;
   if (object.has("dtype")) {
     const std::string name = object.text("dtype");
     parameter.dtype = dtype_named(name);
@@ -197,10 +193,7 @@ ChipSignature signature_from(StrictObject object) {
 json to_json(const ChipSignature& signature) {
   json tensors = json::array();
   for (const TensorParameter& parameter : signature.tensors) {
-    json tensor = {{"name", parameter.name}};
-    for (const auto& [name, access] : kAccesses) {
-      if (access == parameter.access) tensor["access"] = name;
-    }
+    json tensor = {{"name", parameter.name}, {"access", base::name_of(parameter.access)}};
     if (parameter.dtype) tensor["dtype"] = strata::name_of(*parameter.dtype);
     if (parameter.rank) tensor["rank"] = *parameter.rank;
     tensors.push_back(std::move(tensor));

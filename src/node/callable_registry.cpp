@@ -54,6 +54,7 @@ CallableRegistry::Added CallableRegistry::add(const Callable& callable) {
         std::make_shared<const ProgramUse>(CallableId{next}, callable.run.time_limit, unused_);
     programs_.add(next, std::make_shared<KnownProgram>(std::move(*info), std::move(use)));
   }
+  count_.store(next, std::memory_order_relaxed);
   return {.id = {next}, .is_new = true};
 }
 

@@ -8,6 +8,7 @@
 //       can come; until then new worker processes are told of it as of any other.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -71,6 +72,12 @@ class CallableRegistry {
   /// Throws InvalidArgument for what is no chip program; a removed one stays removed.
   void remove(CallableId program);
 
+  /// How many callables were given out, those that were removed included: ids go from 1 to this.
+  /// Grows; relaxed, as whoever has an id got it from who added it. A batch has none beyond.
+  [[nodiscard]] std::uint32_t count() const noexcept {
+    return count_.load(std::memory_order_relaxed);
+  }
+
   /// Null for what is no chip program. Removed ones are found.
   [[nodiscard]] const KnownProgram* program(CallableId id) const noexcept {
     const auto* const found = programs_.find(id.value);
@@ -98,6 +105,7 @@ class CallableRegistry {
 
   const std::shared_ptr<UnusedPrograms> unused_;
   IdTable<const std::shared_ptr<KnownProgram>> programs_;  ///< add() under mutex_.
+  std::atomic<std::uint32_t> count_{0};  ///< Size of entries_; written under mutex_.
   mutable std::mutex mutex_;
   // --- Guarded by mutex_ ---
   std::vector<Entry> entries_;                ///< By id - 1.

@@ -9,9 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/access_name.hpp"
 #include "base/duration_text.hpp"
 #include "chip/run_overrun.hpp"
 #include "graph/region.hpp"
+#include "node/callable_registry.hpp"
 #include "node/program_call.hpp"
 #include "strata/error.hpp"
 #include "trace/recorder.hpp"
@@ -45,25 +47,29 @@ std::exception_ptr cancelled_error(const std::string& what) {
   return std::make_exception_ptr(Cancelled(what));
 }
 
-}  // namespace
-
-Endpoint::Endpoint(std::string path, const EndpointContext& context) noexcept
-    : path_(std::move(path)), shared_(context) {}
-
-std::string Endpoint::text_of(const TaskContext& context) {
+std::string text_of(const TaskContext& context) {
   std::string text = "task " + std::to_string(context.task().number());
   if (!context.name().empty()) text += " '" + std::string(context.name()) + "'";
   return text;
 }
 
+/// Why a task ends that was cancelled before its worker had it.
+std::exception_ptr dropped_error(const TaskContext& context) {
+  return cancelled_error(text_of(context) + " was dropped before it began");
+}
+
+}  // namespace
+
+Endpoint::Endpoint(std::string path, const EndpointContext& context) noexcept
+    : path_(std::move(path)), shared_(context) {}
+
 /// "inout float32[4, 8]" for each tensor, then "scalar 0x5" for each scalar.
 std::vector<std::string> Endpoint::argument_texts(const TaskContext& context) {
-  constexpr const char* kAccess[] = {"in", "out", "inout"};
   std::vector<std::string> texts;
   texts.reserve(context.tensor_count() + context.scalar_count());
   for (std::size_t i = 0; i < context.tensor_count(); ++i) {
     const TensorView tensor = context.tensor(i);
-    texts.push_back(fmt::format("{} {}[{}]", kAccess[static_cast<int>(tensor.access())],
+    texts.push_back(fmt::format("{} {}[{}]", base::name_of(tensor.access()),
                                 name_of(tensor.dtype()), fmt::join(tensor.shape(), ", ")));
   }
   for (std::size_t i = 0; i < context.scalar_count(); ++i)
@@ -157,11 +163,10 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
   bool give_back = false;
   {
     const std::lock_guard lock(mutex_);
-    if (call->callable().value == 0 ||
-        call->callable().value > shared_.callables.load(std::memory_order_relaxed)) {
-      refusal = std::make_exception_ptr(
-          InvalidArgument(text_of(context) + " calls " + shared_.callable_text(call->callable()) +
-                          ": use what Worker::add of this Worker returned"));
+    if (call->callable().value == 0 || call->callable().value > shared_.callables->count()) {
+      refusal = std::make_exception_ptr(InvalidArgument(
+          text_of(context) + " calls " + shared_.callables->text_of(call->callable()) +
+          ": use what Worker::add of this Worker returned"));
     } else if (closed_) {
       refusal = cancelled_error(text_of(context) + " was dropped: the Worker is closed");
     } else if (shared_.any_task_cancelled.load(std::memory_order_seq_cst) &&
@@ -169,7 +174,7 @@ void Endpoint::dispatch(DispatchId id, TaskContext& context, Body& body) {
       refusal = cancelled_error(text_of(context) + " was cancelled");
     } else if (context.cancelled()) {
       // A member of a group of which another has failed meanwhile: cancellation() has been here.
-      refusal = cancelled_error(text_of(context) + " was dropped before it began");
+      refusal = dropped_error(context);
     } else if (context.named_lane() && (context.task().value <= cutoff_ || lost_)) {
       refusal = died(entry, last_cause_, Begun::no);
     } else if (mailbox_ == nullptr && !context.named_lane()) {
@@ -257,7 +262,7 @@ void Endpoint::send_waiting(std::vector<Report>& reports) {
     if (sent == Sent::later) return;
     if (sent == Sent::never) {
       if (refusal == nullptr) {
-        refusal = cancelled_error(text_of(*entry.context) + " was dropped before it began");
+        refusal = dropped_error(*entry.context);
       }
       reports.push_back({.id = id, .error = refusal});
     }
@@ -302,9 +307,7 @@ void Endpoint::cancellation() {
     }
     std::erase_if(waiting_, [&](Entry& entry) {
       if (!entry.context->cancelled()) return false;
-      reports.push_back(
-          {.id = entry.id,
-           .error = cancelled_error(text_of(*entry.context) + " was dropped before it began")});
+      reports.push_back({.id = entry.id, .error = dropped_error(*entry.context)});
       return true;
     });
   }
@@ -424,7 +427,7 @@ Endpoint::Report Endpoint::finished(Entry& entry, const WorkerFault* cause) cons
       WorkerFault{.path = path_, .cause = "the task failed, and nothing more is known of it"});
   // What comes from further down names the task there.
   if (fault.path == path_ || fault.task.empty()) fault.task = task;
-  if (fault.callable.empty()) fault.callable = shared_.callable_text(entry.call.callable());
+  if (fault.callable.empty()) fault.callable = shared_.callables->text_of(entry.call.callable());
   if (entry.cancelled && fault.type.find("Cancelled") != std::string::npos) {
     report.error = cancelled_error(task + " was cancelled");
   } else {
@@ -538,7 +541,7 @@ std::exception_ptr Endpoint::died(const Entry& entry, const WorkerFault& cause, 
   std::string text;
   if (begun == Begun::yes) {
     fault.task = task;
-    fault.callable = shared_.callable_text(entry.call.callable());
+    fault.callable = shared_.callables->text_of(entry.call.callable());
   } else {
     text = task + " was for " + path_ + " and had not begun: ";
   }
@@ -570,7 +573,7 @@ void Endpoint::down(const WorkerFault& cause, bool lost) {
     }
     for (Entry& entry : sent_) {  // One at most.
       last_cause_.task = text_of(*entry.context);
-      last_cause_.callable = shared_.callable_text(entry.call.callable());
+      last_cause_.callable = shared_.callables->text_of(entry.call.callable());
       reports.push_back({.id = entry.id, .error = died(entry, last_cause_, Begun::yes)});
     }
     sent_.clear();
@@ -676,7 +679,7 @@ nlohmann::json Endpoint::describe() {
   const TaskContext& context = *entry.context;
   report["in_hand"] = {{"number", context.task().number()},
                        {"name", std::string(context.name())},
-                       {"callable", shared_.callable_text(entry.call.callable())},
+                       {"callable", shared_.callables->text_of(entry.call.callable())},
                        {"arguments", argument_texts(context)},
                        {"cancelled", entry.told || entry.cancelled},
                        {"over_limit", entry.over_limit}};

@@ -47,6 +47,7 @@
 
 namespace strata::node {
 
+class CallableRegistry;
 class ProgramCall;
 
 /// What all endpoints of a Worker share. Constant once the Worker runs.
@@ -57,15 +58,11 @@ struct EndpointContext {
   const DomainTable* domains = nullptr;
   std::chrono::milliseconds cancel_grace{5000};
   std::function<void()> timers_changed = {};  ///< Wakes the supervisor.
-  /// "scale (in libmath.so)" for messages.
-  std::function<std::string(CallableId)> callable_text = {};
   /// Whether some task was cancelled that was at no endpoint then; written by any thread, read by
   /// every dispatch. Sequentially consistent: a dispatch that does not see it is found at its
   /// endpoint by the one who cancels.
   std::atomic<bool> any_task_cancelled{false};
-  /// How many callables were given out; a dispatch of one beyond is refused. Grows, relaxed: who
-  /// submits a task got its callable before.
-  std::atomic<std::uint32_t> callables{0};
+  const CallableRegistry* callables = nullptr;  ///< A dispatch of one beyond is refused.
   /// Whether that task is such a one; forgets it.
   std::function<bool(TaskId)> task_cancelled = {};
 };
@@ -169,7 +166,6 @@ class Endpoint final : public ExternalLane {
                                         Begun begun) const;
   template <class Add>
   void add_to_story(std::uint64_t dispatch, const Add& add);
-  [[nodiscard]] static std::string text_of(const TaskContext& context);
   [[nodiscard]] static std::vector<std::string> argument_texts(const TaskContext& context);
   [[nodiscard]] std::chrono::nanoseconds limit_of(const Call& call,
                                                   const ProgramCall* program) const noexcept;

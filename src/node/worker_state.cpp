@@ -107,7 +107,7 @@ void WorkerState::make_engine() {
   shared_.timers_changed = [this] { supervisor_->timers_changed(); };
   shared_.chip_memory = &chip_memory_;
   shared_.domains = &domains_;
-  shared_.callable_text = [this](CallableId id) { return callables_.text_of(id); };
+  shared_.callables = &callables_;
   shared_.task_cancelled = [this](TaskId task) {
     const std::lock_guard lock(tasks_mutex_);
     return cancelled_tasks_.erase(task) != 0;
@@ -443,18 +443,8 @@ void WorkerState::cancel_task(TaskId task) {
 CallableId WorkerState::add(const Callable& callable) {
   const CallableRegistry::Added added = callables_.add(callable);
   if (!added.is_new) return added.id;
-  raise_known_callables(added.id.value);
   supervisor_->registrations_changed();
   return added.id;
-}
-
-/// Threads that add callables and the supervisor, which tells workers of them, may come here in any
-/// order: the highest id counts.
-void WorkerState::raise_known_callables(std::uint32_t id) noexcept {
-  std::uint32_t known = shared_.callables.load(std::memory_order_relaxed);
-  while (known < id &&
-         !shared_.callables.compare_exchange_weak(known, id, std::memory_order_relaxed)) {
-  }
 }
 
 /// A removed program that no task uses any more.
@@ -474,8 +464,6 @@ std::vector<Letter> WorkerState::greetings() {
 std::optional<SupervisorClient::Registrations> WorkerState::registrations(std::size_t known) {
   CallableRegistry::Batch batch = callables_.batch(known);
   if (batch.known == known) return std::nullopt;
-  // A worker may confirm one before the thread that has added it comes to say so.
-  raise_known_callables(static_cast<std::uint32_t>(batch.known));
   return Registrations{
       .letter = {.body = {{"type", "register"}, {"callables", std::move(batch.entries)}}},
       .known = batch.known};
@@ -616,8 +604,8 @@ void WorkerState::child_down(std::size_t child, const WorkerFault& cause, bool l
 
 /// Throws InvalidArgument for what is no id that was given out.
 CallableId WorkerState::known_callable(const nlohmann::json& id) const {
-  const std::uint32_t known = shared_.callables.load(std::memory_order_relaxed);
-  if (!id.is_number_unsigned() || id.get<std::uint64_t>() == 0 || id.get<std::uint64_t>() > known) {
+  if (!id.is_number_unsigned() || id.get<std::uint64_t>() == 0 ||
+      id.get<std::uint64_t>() > callables_.count()) {
     throw InvalidArgument("there is no callable " + id.dump());
   }
   return CallableId{id.get<std::uint32_t>()};

@@ -126,7 +126,6 @@ class WorkerState final : public SupervisorClient {
   std::optional<std::uint64_t> begin_stop(std::chrono::milliseconds limit, bool by_cancel);
   [[nodiscard]] nlohmann::json describe();
   [[nodiscard]] CallableId known_callable(const nlohmann::json& id) const;
-  void raise_known_callables(std::uint32_t id) noexcept;
 
   const WorkerOptions options_;
   const Placement placement_;

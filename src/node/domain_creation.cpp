@@ -125,9 +125,8 @@ std::shared_ptr<DomainState> WorkerState::create_domain(const DomainOptions& opt
   try {
     std::vector<Tensor> contexts;
     contexts.reserve(layout.size());
-    const std::int64_t bytes = sizeof(DomainContext);
-    for (const BufferId buffer : domain->buffers)
-      contexts.emplace_back(buffer, 0, DType::uint8, std::span(&bytes, 1));
+    for (std::uint32_t rank = 0; rank < layout.size(); ++rank)
+      contexts.push_back(domain->context(rank));
     communicators_.attach(*domain->communicator, contexts, options.time_limit);
     require_whole(*domain, "Worker::create_domain");
   } catch (...) {

@@ -62,6 +62,11 @@ struct DomainState {
   [[nodiscard]] std::byte* part(std::uint32_t rank) const noexcept {
     return range.data + rank * part_bytes;
   }
+  /// The rank's DomainContext, which its part begins with.
+  [[nodiscard]] Tensor context(std::uint32_t rank) const {
+    const std::int64_t bytes = sizeof(DomainContext);
+    return {buffers[rank], 0, DType::uint8, std::span(&bytes, 1)};
+  }
 };
 
 /// Throws CommError (rank_left), beginning with `what`, if the domain is broken.

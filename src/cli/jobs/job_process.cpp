@@ -15,6 +15,7 @@
 #include "cli/program_watch.hpp"
 #include "diag/report_text.hpp"
 #include "diag/tree_report.hpp"
+#include "os/procfs.hpp"
 #include "os/spawn.hpp"
 #include "os/system_error.hpp"
 
@@ -71,7 +72,11 @@ void JobProcess::tell(Order order) {
 }
 
 void JobProcess::let_go_on() const {
-  if (due_at_.passed()) (void)supervisor_.send(SIGCONT);
+  if (!due_at_.passed()) return;
+  // Only if it is stopped: a SIGCONT takes away the stop that a debugger, or a sanitizer at the end
+  // of the process, waits for in one of its threads.
+  const std::optional<os::ProcessInfo> now = os::read_process(pid());
+  if (now && now->state == 'T') (void)supervisor_.send(SIGCONT);
 }
 
 std::optional<JobEnd> JobProcess::taken(const std::vector<pid_t>& others) {

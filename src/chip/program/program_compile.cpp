@@ -1,6 +1,7 @@
 // From a source to an object in the cache, and from objects to a program file.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <time.h>
 
 #include <algorithm>
 #include <iterator>
@@ -68,11 +69,15 @@ Words files_of_rule(std::string_view rule) {
   return files;
 }
 
-/// Waits until what is written from now on has another time than what was written so far.
+/// Waits until what is written from now on has a later time than what was written so far, and
+/// returns the first such time. Since Linux 6.13 a file's time may be the precise one, which is
+/// ahead of the coarse clock that other files get theirs from: so the coarse one has to pass it.
 std::int64_t next_tick() {
-  const std::int64_t now = file_clock_ns();
-  std::int64_t tick = now;
-  while (tick == now) {
+  timespec precise = {};
+  ::clock_gettime(CLOCK_REALTIME, &precise);
+  const std::int64_t written = std::int64_t{precise.tv_sec} * 1'000'000'000 + precise.tv_nsec;
+  std::int64_t tick = file_clock_ns();
+  while (tick <= written) {
     const timespec moment{.tv_sec = 0, .tv_nsec = 500'000};
     (void)::nanosleep(&moment, nullptr);
     tick = file_clock_ns();

@@ -44,6 +44,8 @@ void add_chip_series(std::vector<Series>& all, double budget_ms) {
   };
   add("independent", "independent empty kernels on a2a3sim", make.with_peers("independent"));
   add("chain", "a chain of empty kernels on a2a3sim", make.with_peers("chain"));
+  add("submission", "orchestration throughput: a task of two tensors submitted on a2a3sim",
+      {make.strata("submission")});
   add("mixed", "empty kernels on the three lanes of a cluster", {make.strata("mixed")});
   add("spmd", "a task of 24 blocks after the other", {make.strata("spmd")});
   add("spmd-together", "the same, blocks started together", {make.strata("spmd-together")});

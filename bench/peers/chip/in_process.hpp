@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct NamedKernel {
 
 class InProcessChip {
  public:
-  InProcessChip(const char* platform, unsigned threads)
+  InProcessChip(const char* platform, unsigned threads, std::optional<std::size_t> window = {})
       : runtime_({.platform = Platform::parse(platform)}) {
     options_.threads = threads;
+    options_.window = window;
   }
   /// Runs call the orchestration, which has these kernels.
   void set_program(const std::vector<NamedKernel>& kernels,

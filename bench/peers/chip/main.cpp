@@ -15,6 +15,7 @@ Values measure(std::string_view what, unsigned threads, double budget_ns) {
       colon == std::string_view::npos ? 0 : std::atoi(std::string(what.substr(colon + 1)).c_str());
   if (name == "independent") return measure_independent(threads, budget_ns);
   if (name == "chain") return measure_chain(threads, budget_ns);
+  if (name == "submission") return measure_submission(threads, budget_ns);
   if (name == "mixed") return measure_mixed(threads, budget_ns);
   if (name == "spmd") return measure_spmd(threads, false, budget_ns);
   if (name == "spmd-together") return measure_spmd(threads, true, budget_ns);

@@ -3,6 +3,8 @@
 //   chip MEASURE THREADS [BUDGET_MS]
 //
 //   independent, chain    empty vector kernels, each with a tensor, in one run; ns per task
+//   submission            what the orchestration needs to submit a task of two tensors, while none
+//                         of them can begin; ns per task
 //   mixed                 independent empty kernels on the three lanes of a cluster
 //   spmd, spmd-together   one task of 24 blocks after the other; per task
 //   replay                the independent tasks as a recorded graph
@@ -26,6 +28,7 @@ namespace strata::bench {
 // tasks.cpp
 Values measure_independent(unsigned threads, double budget_ns);
 Values measure_chain(unsigned threads, double budget_ns);
+Values measure_submission(unsigned threads, double budget_ns);
 Values measure_mixed(unsigned threads, double budget_ns);
 Values measure_spmd(unsigned threads, bool together, double budget_ns);
 Values measure_replay(unsigned threads, double budget_ns);

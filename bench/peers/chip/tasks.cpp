@@ -1,4 +1,6 @@
 // What one task of a chip costs.
+#include <atomic>
+
 #include "in_process.hpp"
 #include "measures.hpp"
 
@@ -56,6 +58,29 @@ void one_graph(ChipOrchestration& chip, const GraphArguments& arguments) {
 
 void graph(ChipOrchestration& chip) { chip.graph(one_graph, {chip.tensor(0)}, {}); }
 
+/// One run at a time: what its orchestration and the kernel that holds its tasks back know.
+struct HeldRun {
+  /// Whether the tasks may begin. The orchestration sets it last, the kernel waits for it.
+  std::atomic<bool> open{false};
+  double submission_ns = 0;  ///< The orchestration writes it, and who started the run reads it.
+};
+HeldRun held;
+
+void hold(const Kernel&) { held.open.wait(false, std::memory_order_acquire); }
+
+/// Each task reads what the held one writes, and has a line of its own: none can begin meanwhile.
+void submission(ChipOrchestration& chip) {
+  const Launch launch = chip.aiv("vector");
+  const Tensor gate = line(chip.tensor(0), kTasks);
+  chip.submit(chip.aiv("hold"), inout(gate));
+  held.submission_ns = timed([&] {
+    for (std::int64_t i = 0; i < kTasks; ++i)
+      chip.submit(launch, in(gate), inout(line(chip.tensor(0), i)));
+  });
+  held.open.store(true, std::memory_order_release);
+  held.open.notify_all();
+}
+
 Values measure(chip::OrchestrationFunction orchestration, unsigned threads, int tasks,
                double budget_ns) {
   InProcessChip chip("a2a3sim", threads);
@@ -74,6 +99,22 @@ Values measure(chip::OrchestrationFunction orchestration, unsigned threads, int 
 
 Values measure_independent(unsigned threads, double budget_ns) {
   return measure(independent, threads, kTasks, budget_ns);
+}
+
+Values measure_submission(unsigned threads, double budget_ns) {
+  InProcessChip chip("a2a3sim", threads, 2 * kTasks);
+  chip.set_program({{"vector", CoreType::aiv, nothing}, {"hold", CoreType::aiv, hold}}, submission);
+  std::vector<float> data((kTasks + 1) * kLine);
+  Arguments arguments;
+  arguments.add(data, {kTasks + 1, kLine}, Access::inout);
+  const auto run = [&] {
+    held.open.store(false, std::memory_order_relaxed);
+    chip.run(arguments.block());
+    return held.submission_ns / kTasks;
+  };
+  for (int i = 0; i < 3; ++i)
+    run();
+  return {{"", summary(sample_for(budget_ns, 3, run), "ns/task")}};
 }
 
 Values measure_chain(unsigned threads, double budget_ns) {

@@ -220,12 +220,29 @@ TEST_F(ChipProgramLoad, ASanitizersProgramIsRefusedWhereItsRuntimeIsNot) {
   }
 }
 
-/// Run by the next test in a process that has the sanitizer's runtime.
-TEST(ChipProgramSanitized, DISABLED_RunsOnPastTheEnd) {
+/// Run by the next tests in a process that has the sanitizer's runtime.
+TEST(ChipProgramSanitized, DISABLED_RunsTheFirstKernel) {
   const auto program = LoadedProgram::load(std::getenv("STRATA_TEST_PROGRAM"));
   std::printf("loaded\n");
   std::fflush(stdout);
   (void)call(program->kernels().kernels[0].function, 1);
+}
+
+/// Loads a program and calls its kernel in a process that has the sanitizer's runtime, and tells
+/// what that had to say.
+std::string what_a_sanitizer_says(const fs::path& program) {
+  const std::string runtime = ChipProgramInfo::read(program).sanitizer_runtime;
+  EXPECT_NE(runtime, "") << "the compiler has no runtime of this sanitizer";
+  Program run(fs::read_symlink("/proc/self/exe").string(),
+              {"--gtest_also_run_disabled_tests", "--gtest_filter=*RunsTheFirstKernel"},
+              {{"LD_PRELOAD", runtime},
+               {"STRATA_TEST_PROGRAM", program.string()},
+               {"ASAN_OPTIONS", "detect_leaks=0"}});
+  const auto end = run.end(std::chrono::seconds(60));
+  EXPECT_TRUE(end.has_value());
+  EXPECT_NE(end.value_or(ProgramEnd{.exit_code = 0}), ProgramEnd{.exit_code = 0});
+  EXPECT_THAT(run.output(), HasSubstr("loaded"));
+  return run.errors();
 }
 
 TEST_F(ChipProgramLoad, AnAddressSanitizersProgramFindsFaultsWhereItsRuntimeIs) {
@@ -236,20 +253,23 @@ TEST_F(ChipProgramLoad, AnAddressSanitizersProgramFindsFaultsWhereItsRuntimeIs) 
                      "  delete[] memory;\n}");
   if (kSanitized) GTEST_SKIP() << "this process has a sanitizer's runtime";
   folder_.options.sanitizer = ProgramSanitizer::address;
-  const fs::path file = folder_.build();
-  const std::string runtime = ChipProgramInfo::read(file).sanitizer_runtime;
-  if (runtime.empty()) GTEST_SKIP() << "the compiler has no runtime of this sanitizer";
-  Program run(fs::read_symlink("/proc/self/exe").string(),
-              {"--gtest_also_run_disabled_tests", "--gtest_filter=*RunsOnPastTheEnd"},
-              {{"LD_PRELOAD", runtime},
-               {"STRATA_TEST_PROGRAM", file.string()},
-               {"ASAN_OPTIONS", "detect_leaks=0"}});
-  const auto end = run.end(std::chrono::seconds(60));
-  ASSERT_TRUE(end.has_value());
-  EXPECT_NE(*end, ProgramEnd{.exit_code = 0});
-  EXPECT_THAT(run.output(), HasSubstr("loaded"));
-  EXPECT_THAT(run.errors(),
+  EXPECT_THAT(what_a_sanitizer_says(folder_.build()),
               AllOf(HasSubstr("heap-buffer-overflow"), HasSubstr("past_the_end.cpp:4")));
+}
+
+TEST_F(ChipProgramLoad, AThreadSanitizersProgramFindsRacesWhereItsRuntimeIs) {
+  folder_.add_kernel("races",
+                     "#include <thread>\n"
+                     "STRATA_KERNEL(races) {\n"
+                     "  float& value = kernel.data<float>(0)[0];\n"
+                     "  const auto add = [&] { value += 1; };\n"
+                     "  std::thread other(add);\n"
+                     "  add();\n"
+                     "  other.join();\n}");
+  if (kSanitized) GTEST_SKIP() << "this process has a sanitizer's runtime";
+  folder_.options.sanitizer = ProgramSanitizer::thread;
+  EXPECT_THAT(what_a_sanitizer_says(folder_.build()),
+              AllOf(HasSubstr("data race"), HasSubstr("races.cpp:5")));
 }
 
 TEST_F(ChipProgramLoad, FilesThatAreNoneAreRefusedWithTheReason) {

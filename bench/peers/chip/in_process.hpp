@@ -3,6 +3,8 @@
 // Thread safety: none.
 #pragma once
 
+#include <sched.h>
+
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,6 +13,18 @@
 #include "chip/chip_runtime.hpp"
 
 namespace strata::bench {
+
+/// The first CPUs that this program may use.
+inline std::vector<int> first_cpus(unsigned count) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  (void)sched_getaffinity(0, sizeof allowed, &allowed);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < count; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
 
 /// A function of this program as a kernel.
 struct NamedKernel {
@@ -22,9 +36,11 @@ struct NamedKernel {
 class InProcessChip {
  public:
   InProcessChip(const char* platform, unsigned threads, std::optional<std::size_t> window = {})
-      : runtime_({.platform = Platform::parse(platform)}) {
-    options_.threads = threads;
+      : InProcessChip({.platform = Platform::parse(platform)}, threads) {
     options_.window = window;
+  }
+  InProcessChip(const chip::ChipRuntimeOptions& options, unsigned threads) : runtime_(options) {
+    options_.threads = threads;
   }
   /// Runs call the orchestration, which has these kernels.
   void set_program(const std::vector<NamedKernel>& kernels,

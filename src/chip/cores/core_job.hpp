@@ -155,6 +155,7 @@ struct Runner {
   os::Parker parker;
   std::atomic<int> thread{0};      ///< As the kernel numbers it.
   unsigned number = 0;             ///< Of the carrier.
+  int cpu = -1;                    ///< That the carrier is bound to; -1: any of the pool's.
   Runner* next_waiting = nullptr;  ///< In a Meeting's list.
 
   // --- The thread's own ---

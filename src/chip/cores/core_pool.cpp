@@ -94,7 +94,10 @@ void end_at_once(DispatchId dispatch, TaskSink& sink) {
 }  // namespace
 
 CorePool::Impl::Impl(const CorePoolOptions& options)
-    : options_(options), schedule_(options.platform, this), limit_(threads_of(options)) {}
+    : options_(options),
+      schedule_(options.platform, this),
+      limit_(threads_of(options)),
+      free_cpus_(options.pin_to) {}
 
 // ---- Tasks --------------------------------------------------------------------------------------
 

@@ -139,6 +139,8 @@ class CorePool::Impl {
 
   // Threads.
   [[nodiscard]] Wake someone_needed();
+  [[nodiscard]] Runner* take_idle();
+  [[nodiscard]] Runner* add_carrier();
   [[nodiscard]] Wake next_thread(bool watches);
   void perform(Wake wake);
   void perform_if_possible(Wake wake) noexcept;
@@ -186,6 +188,8 @@ class CorePool::Impl {
   Runner* lent_ = nullptr;    ///< Runners for run_one() that are not in use.
   std::deque<Runner> runners_;
   unsigned carriers_ = 0;
+  std::vector<int>
+      free_cpus_;  ///< Of those that carriers are bound to, the ones that none has yet.
   std::vector<pthread_t> threads_;
   std::optional<Explorer> explorer_;
 

@@ -73,21 +73,45 @@ CorePool::Impl::Wake CorePool::Impl::someone_needed() {
   return next_thread(true);
 }
 
+/// A carrier that sleeps, the last to go to sleep first; none if there is none, or if a new one
+/// would have a CPU of its own where those that sleep share that of the caller, who goes on there.
+Runner* CorePool::Impl::take_idle() {
+  Runner** link = &idle_;
+  if (!options_.pin_to.empty()) {
+    const int here = sched_getcpu();
+    while (*link != nullptr && (*link)->cpu == here)
+      link = &(*link)->next_idle;
+    if (*link == nullptr && free_cpus_.empty()) link = &idle_;
+  }
+  Runner* const runner = *link;
+  if (runner == nullptr) return nullptr;
+  *link = runner->next_idle;
+  runner->idle = false;
+  return runner;
+}
+
+Runner* CorePool::Impl::add_carrier() {
+  Runner* const runner = &runners_.emplace_back();
+  runner->pool = this;
+  runner->number = carriers_++;
+  if (free_cpus_.empty()) return runner;
+  // The caller's CPU comes last.
+  auto cpu = free_cpus_.begin();
+  if (*cpu == sched_getcpu() && free_cpus_.size() > 1) ++cpu;
+  runner->cpu = *cpu;
+  free_cpus_.erase(cpu);
+  return runner;
+}
+
 CorePool::Impl::Wake CorePool::Impl::next_thread(bool watches) {
-  Wake wake;
-  if (idle_ != nullptr) {
-    wake.runner = idle_;
-    idle_ = idle_->next_idle;
-    wake.runner->idle = false;
-  } else {
+  Wake wake = {.runner = take_idle()};
+  if (wake.runner == nullptr) {
     wake.create = true;
     if (unborn_ != nullptr) {
       wake.runner = unborn_;
       unborn_ = unborn_->next_idle;
     } else {
-      wake.runner = &runners_.emplace_back();
-      wake.runner->pool = this;
-      wake.runner->number = carriers_++;
+      wake.runner = add_carrier();
     }
   }
   wake.runner->watches = watches;
@@ -161,8 +185,8 @@ void CorePool::Impl::pin(const Runner& runner) const noexcept {
   if (options_.pin_to.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (runner.number < options_.pin_to.size()) {
-    CPU_SET(options_.pin_to[runner.number], &set);
+  if (runner.cpu >= 0) {
+    CPU_SET(runner.cpu, &set);
   } else {
     for (const int cpu : options_.pin_to)
       CPU_SET(cpu, &set);

@@ -1,6 +1,7 @@
 // The threads of the pool of cores: they all get to run, and sleep when there is nothing to do.
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "chip/cores/core_pool.hpp"
 #include "support/guard.hpp"
@@ -110,6 +112,57 @@ TEST(CoreThreads, NoneComesToACpuWhileThereIsNothingToDo) {
           &signal);
   rig.wait_all();
   EXPECT_EQ(runs, 48U);
+}
+
+/// Waits until no thread that acts as a core runs or is about to.
+void wait_until_carriers_sleep() {
+  const auto one_is_awake = [] {
+    for (const auto& [thread, time] : times_on_cpu()) {
+      std::string stat;
+      std::getline(std::ifstream("/proc/self/task/" + thread + "/stat"), stat);
+      if (stat.substr(stat.rfind(')') + 2, 1) != "S") return true;
+    }
+    return false;
+  };
+  while (one_is_awake())
+    std::this_thread::yield();
+}
+
+void bind_this_thread(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus)
+    CPU_SET(cpu, &set);
+  ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+// Linux would leave the thread where the one that woke it goes on to use the CPU.
+TEST(CoreThreads, OfBoundThreadsOneIsWokenThatHasAnotherCpuThanTheCaller) {
+  const test::Guard guard("threads of the pool that do not come to rest");
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < 2; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  if (cpus.size() < 2) GTEST_SKIP() << "there is one CPU only";
+  const auto tell_cpu = [](const Kernel& kernel) {
+    *kernel.scalar<std::atomic<int>*>(0) = sched_getcpu();
+  };
+  PoolRig rig({.platform = Platform::parse("cpu:clusters=2"), .threads = 2, .pin_to = cpus});
+  Spins both{.all = 2};
+  rig.run(rig.aiv(spin_for_others).blocks(2).together(), &both);  // Now there are two threads.
+  rig.wait_all();
+  for (int i = 0; i < 40; ++i) {
+    const int here = cpus[static_cast<std::size_t>(i / 4 % 2)];
+    bind_this_thread({here});
+    wait_until_carriers_sleep();
+    std::atomic<int> there{-1};
+    rig.run(rig.aiv(tell_cpu), &there);
+    rig.wait_all();
+    EXPECT_EQ(there, cpus[0] + cpus[1] - here);
+  }
+  bind_this_thread(cpus);
 }
 
 }  // namespace

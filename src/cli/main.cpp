@@ -226,7 +226,8 @@ void describe_dump(CLI::App& app, DumpOptions& options) {
       ->type_name("PID")
       ->check(CLI::PositiveNumber.description(""));
   app.add_flag("--json", options.json, "Print one JSON object");
-  app.add_option("--last", options.last, "Events of each Strata process that are told (20)")
+  app.add_option("--last", options.last,
+                 "Events of each Strata process, living or dead, that are told (20)")
       ->type_name("N");
 }
 

@@ -103,11 +103,17 @@ std::string printable_lines(std::string text) {
   return text;
 }
 
+/// "idle for 3.2 s"; "idle for 1.0 s when it ended" of a dead one.
+std::string state_with_time(const trace::Card& card, nanoseconds now) {
+  return fmt::format("{} for {}{}", state_of(card), time_text(now - state_since(card)),
+                     card.end ? " when it ended" : "");
+}
+
 std::string strata_text(const StrataReport& strata, nanoseconds now) {
   const trace::Card& card = strata.card;
-  std::string text =
-      fmt::format("  Strata: {} ({}), {} for {}\n", printable(card.path), printable(card.role),
-                  state_of(card), time_text(now - state_since(card)));
+  const nanoseconds until = card.end ? card.ended : now;
+  std::string text = fmt::format("  Strata: {} ({}), {}\n", printable(card.path),
+                                 printable(card.role), state_with_time(card, until));
   if (!card.step.empty()) {
     text += fmt::format("  last step: {}, {} ago\n", printable(card.step),
                         time_text(now - card.step_since));
@@ -115,7 +121,7 @@ std::string strata_text(const StrataReport& strata, nanoseconds now) {
   if (card.task) {
     text += fmt::format("  task in hand: {} '{}' ({}), for {}\n", TaskId{card.task->task}.number(),
                         printable(card.task->name), printable(card.task->callable),
-                        time_text(now - card.task->since));
+                        time_text(until - card.task->since));
     for (const std::string& argument : strata.task_arguments)
       text += "    argument " + printable(argument) + "\n";
   }
@@ -203,6 +209,14 @@ std::string block(const ProcessReport& process, nanoseconds now) {
   return text;
 }
 
+std::string dead_block(const DeadReport& dead, nanoseconds now) {
+  const trace::Card& card = dead.strata.card;
+  return fmt::format("---- pid {}, dead ---- {}\n  child of {}: {}, {} ago\n", card.pid,
+                     printable(card.path), dead.held_by, card.end->to_string(),
+                     time_text(now - card.ended)) +
+         strata_text(dead.strata, now);
+}
+
 // ---- JSON ---------------------------------------------------------------------------------------
 
 nlohmann::json json_of(const SourcePlace& place) {
@@ -255,10 +269,11 @@ nlohmann::json json_of(const ThreadReport& thread) {
 
 nlohmann::json json_of(const StrataReport& strata, nanoseconds now) {
   const trace::Card& card = strata.card;
+  const nanoseconds until = card.end ? card.ended : now;
   nlohmann::json json = {{"path", card.path},
                          {"role", card.role},
                          {"state", state_of(card)},
-                         {"state_for_s", seconds(now - state_since(card))},
+                         {"state_for_s", seconds(until - state_since(card))},
                          {"step", card.step},
                          {"step_for_s", seconds(now - card.step_since)},
                          {"task", nullptr},
@@ -272,7 +287,7 @@ nlohmann::json json_of(const StrataReport& strata, nanoseconds now) {
                     {"arguments", strata.task_arguments},
                     {"name", card.task->name},
                     {"callable", card.task->callable},
-                    {"for_s", seconds(now - card.task->since)}};
+                    {"for_s", seconds(until - card.task->since)}};
   }
   if (strata.crash) json["crash"] = trace::describe(*strata.crash);
   for (const trace::ThreadEvents& thread : strata.events) {
@@ -316,6 +331,15 @@ nlohmann::json json_of(const ProcessReport& process, nanoseconds now) {
   return json;
 }
 
+nlohmann::json json_of(const DeadReport& dead, nanoseconds now) {
+  const trace::Card& card = dead.strata.card;
+  return {{"pid", card.pid},
+          {"parent", dead.held_by},
+          {"ended", card.end->to_string()},
+          {"ended_ago_s", seconds(now - card.ended)},
+          {"strata", json_of(dead.strata, now)}};
+}
+
 std::size_t count_threads(const TreeReport& report) {
   std::size_t count = 0;
   for (const ProcessReport& process : report.processes)
@@ -346,6 +370,8 @@ std::string to_text(const TreeReport& report) {
   text += table(report);
   for (const ProcessReport& process : report.processes)
     text += "\n" + block(process, report.taken_at);
+  for (const DeadReport& dead : report.dead)
+    text += "\n" + dead_block(dead, report.taken_at);
   return text;
 }
 
@@ -354,9 +380,12 @@ nlohmann::json to_json(const TreeReport& report) {
                          {"took_s", seconds(report.took)},
                          {"window_s", seconds(report.window)},
                          {"verdict", report.verdict},
-                         {"processes", nlohmann::json::array()}};
+                         {"processes", nlohmann::json::array()},
+                         {"dead", nlohmann::json::array()}};
   for (const ProcessReport& process : report.processes)
     json["processes"].push_back(json_of(process, report.taken_at));
+  for (const DeadReport& dead : report.dead)
+    json["dead"].push_back(json_of(dead, report.taken_at));
   return json;
 }
 

@@ -149,15 +149,39 @@ std::vector<trace::ThreadEvents> last_events(std::vector<trace::ThreadEvents> th
   return threads;
 }
 
-void add_record(ProcessReport& process, std::size_t events) {
-  const auto reader = trace::ProcessRecordReader::of_process(process.pid);
-  if (!reader) return;
-  process.strata = StrataReport{.card = reader->card(),
-                                .events = last_events(reader->events(), events),
-                                .crash = reader->crash(),
-                                .state = nullptr,
-                                .state_note = {},
-                                .task_arguments = {}};
+StrataReport strata_report(const trace::ProcessRecordReader& reader, std::size_t events) {
+  return {.card = reader.card(),
+          .events = last_events(reader.events(), events),
+          .crash = reader.crash(),
+          .state = nullptr,
+          .state_note = {},
+          .task_arguments = {}};
+}
+
+/// What the processes of Strata say of themselves, and what those that are dead have left with
+/// their parents.
+void add_records(TreeReport& report, std::size_t events) {
+  const auto is_told = [&](const trace::Card& card) {
+    return std::ranges::any_of(report.dead, [&](const DeadReport& dead) {
+      return dead.strata.card.pid == card.pid && dead.strata.card.started == card.started;
+    });
+  };
+  for (const ProcessReport& holder : report.processes) {
+    for (const auto& reader : trace::ProcessRecordReader::held_by(holder.pid)) {
+      const trace::Card card = reader.card();
+      // A process that was forked has the descriptors too.
+      if (card.end) {
+        if (!is_told(card)) report.dead.push_back({holder.pid, strata_report(reader, events)});
+        continue;
+      }
+      const auto process = std::ranges::find(report.processes, card.pid, &ProcessReport::pid);
+      if (process == report.processes.end() || process->strata) continue;
+      // What is dead and was not waited for has no descriptors left: its parent has the record.
+      if (process->pid == holder.pid || process->ended())
+        process->strata = strata_report(reader, events);
+    }
+  }
+  std::ranges::sort(report.dead, {}, [](const DeadReport& dead) { return dead.strata.card.ended; });
 }
 
 using Requests = std::map<pid_t, trace::StateRequest>;
@@ -195,6 +219,7 @@ void add_states(std::vector<ProcessReport>& processes, const Requests& requests,
   }
   for (ProcessReport& process : processes) {
     if (!process.strata || !process.strata->state.is_null()) continue;
+    if (process.ended()) continue;
     process.strata->state_note = process.stopped() ? "it is stopped, and can't say"
                                  : requests.contains(process.pid)
                                      ? "it was asked and has not answered"
@@ -352,10 +377,10 @@ TreeReport collect(pid_t root, const CollectOptions& options) {
     const nanoseconds now(os::monotonic_now_ns());
     report.window = std::max(report.window, now - looked);
     add_threads(process, first[process.pid], now - looked);
-    add_record(process, options.events);
     find_pipes(process);
     report.processes.push_back(std::move(process));
   }
+  add_records(report, options.events);
   add_states(report.processes, requests,
              os::earlier(deadline, os::Deadline::after(options.answer_limit)));
   add_arguments(report.processes);

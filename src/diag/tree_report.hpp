@@ -82,12 +82,20 @@ struct ProcessReport {
   [[nodiscard]] std::string title() const;
 };
 
+/// A worker process that its parent has buried: what it left in its process record, of which a
+/// Worker keeps those of the last few.
+struct DeadReport {
+  pid_t held_by = 0;  ///< The process that has the record.
+  StrataReport strata;
+};
+
 struct TreeReport {
   std::string when;                      ///< Local time of day and date.
   std::chrono::nanoseconds taken_at{0};  ///< CLOCK_MONOTONIC.
   std::chrono::nanoseconds window{0};    ///< Between the two looks.
   std::chrono::nanoseconds took{0};      ///< In all.
   std::vector<ProcessReport> processes;  ///< Depth first, so that each stands below its parent.
+  std::vector<DeadReport> dead;          ///< In the order in which they ended.
   std::vector<std::string> verdict;      ///< One finding a line; never empty.
 };
 

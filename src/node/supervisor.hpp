@@ -48,9 +48,14 @@ class Message;
 class SpinnerBudget;
 }  // namespace strata::ipc
 
+namespace strata::trace {
+class ProcessRecord;
+}  // namespace strata::trace
+
 namespace strata::node {
 
 struct Child;
+struct ChildResources;
 
 /// A message for a worker, with the descriptors that go with it (not owned).
 struct Letter {
@@ -166,6 +171,7 @@ class Supervisor {
   void bury(Child& child, ChildState from);
   void abandon(Child& child);
   void stop_watching(Child& child);
+  void keep_record(ChildResources& of_process);
   void settle(Child& child, WorkerFault fault, bool gone_well);
   [[nodiscard]] std::string late_text(const Child& child) const;
   [[nodiscard]] WorkerFault fault_of(Child& child, ChildState from);
@@ -192,6 +198,8 @@ class Supervisor {
   std::optional<WorkerFault> first_fault_;
   std::vector<WorkerFault> problems_;
   std::vector<os::Cgroup> old_groups_;  ///< Of buried processes, where something may be left.
+  /// Of the processes that were buried last: reports find them among our descriptors.
+  std::vector<trace::ProcessRecord> dead_;
   bool quit_ = false;
 
   /// A command for registrations is posted and has not run. Sequentially consistent, against the

@@ -35,6 +35,8 @@ using namespace std::chrono_literals;
 
 /// Of the flight recorder, in each error of a worker that died.
 constexpr std::size_t kLastEvents = 8;
+/// Of dead processes, for `strata dump`; each is a descriptor and less than a MiB.
+constexpr std::size_t kKeptRecords = 16;
 
 /// "killed by signal 11 (segmentation fault) while running task 5: at address 0x0": the task put in
 /// behind the signal, if there are both; behind the status of one that has exited.
@@ -429,8 +431,16 @@ void Supervisor::bury(Child& child, ChildState from) {
     fault.cause =
         "did not stop within " + base::duration_text(stop_plan_.limit) + " and was killed";
   }
+  keep_record(of_process);
   child.of_process = ChildResources{};
   settle(child, std::move(fault), gone_well);
+}
+
+void Supervisor::keep_record(ChildResources& of_process) {
+  if (!of_process.record) return;
+  of_process.record->set_end(*of_process.process.status());
+  if (dead_.size() == kKeptRecords) dead_.erase(dead_.begin());
+  dead_.push_back(std::move(*of_process.record));
 }
 
 void Supervisor::abandon(Child& child) {
@@ -502,6 +512,7 @@ void Supervisor::check_all_gone() {
   for (remove_groups(); !old_groups_.empty() && !patience.passed(); remove_groups())
     std::this_thread::sleep_for(1ms);
   old_groups_.clear();
+  dead_.clear();  // A closed Worker has no processes to be told of.
   const Phase was = std::exchange(phase_, Phase::closed);
   stop_plan_ = StopPlan{};
   if (was == Phase::rolling_back) {

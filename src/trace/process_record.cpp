@@ -111,6 +111,13 @@ void ProcessRecord::set_pid(pid_t pid) noexcept {
   layout_->card.pid.store(static_cast<std::uint64_t>(pid), std::memory_order_relaxed);
 }
 
+void ProcessRecord::set_end(const os::ExitStatus& status) noexcept {
+  CardArea& card = layout_->card;
+  card.end_kind.store(static_cast<std::uint32_t>(status.kind), std::memory_order_relaxed);
+  card.end_value.store(static_cast<std::uint32_t>(status.value), std::memory_order_relaxed);
+  card.ended_ns.store(monotonic_ns(), std::memory_order_release);
+}
+
 void ProcessRecord::set_state(ProcessState state) noexcept {
   CardArea& card = layout_->card;
   card.state_since_ns.store(monotonic_ns(), std::memory_order_relaxed);

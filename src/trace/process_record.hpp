@@ -30,6 +30,7 @@
 #include <string>
 #include <string_view>
 
+#include "os/child_process.hpp"
 #include "os/mapping.hpp"
 #include "os/unique_fd.hpp"
 #include "trace/record_layout.hpp"
@@ -70,6 +71,8 @@ class ProcessRecord {
 
   /// For the parent, once it knows.
   void set_pid(pid_t pid) noexcept;
+  /// For the parent, once it has waited for the process: how it has ended.
+  void set_end(const os::ExitStatus& status) noexcept;
   /// Also records an event.
   void set_state(ProcessState state) noexcept;
   /// What the process does now: "load platform cpu". Texts over 512 bytes are kept by their

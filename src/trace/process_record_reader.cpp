@@ -1,17 +1,18 @@
 #include "trace/process_record_reader.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <utility>
 
 #include "os/child_process.hpp"
 #include "os/memfd.hpp"
+#include "os/procfs.hpp"
+#include "os/unique_fd.hpp"
 #include "strata/error.hpp"
 #include "trace/clocks.hpp"
 #include "trace/maps_parser.hpp"
@@ -163,30 +164,28 @@ ProcessRecordReader::ProcessRecordReader(int fd)
   require_record(*layout_);
 }
 
-std::optional<ProcessRecordReader> ProcessRecordReader::of_process(pid_t pid) {
-  const std::string folder = fmt::format("/proc/{}/fd", pid);
-  const auto close = [](DIR* dir) { closedir(dir); };
-  const std::unique_ptr<DIR, decltype(close)> dir(opendir(folder.c_str()), close);
-  if (dir == nullptr) return std::nullopt;
+std::vector<ProcessRecordReader> ProcessRecordReader::held_by(pid_t pid) {
+  std::vector<ProcessRecordReader> held;
   const std::string target_begin = std::string("/memfd:") + kRecordName + " ";
-  while (const dirent* entry = readdir(dir.get())) {
-    const std::string path = folder + "/" + entry->d_name;
-    std::array<char, 256> target{};
-    const ssize_t length = readlink(path.c_str(), target.data(), target.size());
-    if (length <= 0) continue;
-    if (!std::string_view(target.data(), static_cast<std::size_t>(length))
-             .starts_with(target_begin)) {
-      continue;
-    }
+  for (const os::OpenDescriptor& each : os::open_descriptors(pid)) {
+    if (!each.target.starts_with(target_begin)) continue;
+    const std::string path = fmt::format("/proc/{}/fd/{}", pid, each.fd);
     const os::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) continue;
     try {
-      ProcessRecordReader reader(fd.get());
-      // A Worker holds its children's records too.
-      if (reader.card().pid == pid) return reader;
+      held.emplace_back(fd.get());
     } catch (const Error&) {
       // Somebody else's memory, or of another version.
     }
+  }
+  return held;
+}
+
+std::optional<ProcessRecordReader> ProcessRecordReader::of_process(pid_t pid) {
+  for (ProcessRecordReader& reader : held_by(pid)) {
+    // A Worker holds its children's records too.
+    const Card card = reader.card();
+    if (card.pid == pid && !card.end) return std::move(reader);
   }
   return std::nullopt;
 }
@@ -219,6 +218,13 @@ Card ProcessRecordReader::card() const {
   if (whole && task.task != 0) {
     task.since = to_monotonic(since_cycles);
     card.task = std::move(task);
+  }
+  // Acquire: with it comes how.
+  card.ended = as_ns(area.ended_ns.load(std::memory_order_acquire));
+  if (card.ended.count() != 0) {
+    card.end = os::ExitStatus{
+        .kind = static_cast<os::ExitStatus::Kind>(std::min(area.end_kind.load(kRelaxed), 2U)),
+        .value = static_cast<int>(area.end_value.load(kRelaxed))};
   }
   return card;
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "os/child_process.hpp"
 #include "os/mapping.hpp"
 #include "trace/event.hpp"
 #include "trace/process_record.hpp"
@@ -43,6 +44,8 @@ struct Card {
   std::string step;  ///< A text that was longer than the record has room for says so at its end.
   std::chrono::nanoseconds step_since{0};
   std::optional<TaskInHand> task;
+  std::optional<os::ExitStatus> end;  ///< Of one that its parent has waited for.
+  std::chrono::nanoseconds ended{0};  ///< When that was.
 };
 
 /// A range of memory of the process that crashed, from /proc/PID/maps.
@@ -97,6 +100,9 @@ class ProcessRecordReader {
   /// The record that a living process writes, found among its descriptors; nothing if it has none
   /// or may not be looked at.
   [[nodiscard]] static std::optional<ProcessRecordReader> of_process(pid_t pid);
+  /// All records among the descriptors of a living process: its own, and those of its children, of
+  /// which some may be dead.
+  [[nodiscard]] static std::vector<ProcessRecordReader> held_by(pid_t pid);
 
   [[nodiscard]] Card card() const;
   /// By thread, in the order in which they recorded their first event.

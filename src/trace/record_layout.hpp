@@ -25,7 +25,7 @@
 namespace strata::trace {
 
 inline constexpr std::uint64_t kRecordMagic = 0x4352505441525453;  // "STRATPRC"
-inline constexpr std::uint32_t kRecordVersion = 2;
+inline constexpr std::uint32_t kRecordVersion = 3;
 /// Name of the memfd, by which the record of a process is found among its descriptors.
 inline constexpr char kRecordName[] = "strata-process";
 
@@ -79,6 +79,9 @@ struct CardArea {
   HalfWord state;  ///< ProcessState. Any thread of the process, release.
   HalfWord unused;
   Word state_since_ns;
+  Word ended_ns;      ///< When the parent had waited for it; 0: it has not. The parent, release.
+  HalfWord end_kind;  ///< os::ExitStatus::Kind, and with it ...
+  HalfWord end_value;
   StepArea step;
   alignas(64) TaskArea task;
 };

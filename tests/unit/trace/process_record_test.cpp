@@ -43,6 +43,34 @@ TEST(ProcessRecord, TellsWhoTheProcessIsBeforeItRuns) {
   EXPECT_FALSE(ProcessRecordReader(record).crash().has_value());
 }
 
+TEST(ProcessRecord, HowTheProcessEndedIsNothingUntilItsParentSaysSo) {
+  ProcessRecord record = make_record();
+  const ProcessRecordReader reader(record);
+  EXPECT_FALSE(reader.card().end);
+  const os::ExitStatus killed{.kind = os::ExitStatus::Kind::signalled, .value = 11};
+  record.set_end(killed);
+  EXPECT_EQ(reader.card().end, killed);
+  EXPECT_GE(reader.card().ended, reader.card().started);
+}
+
+TEST(ProcessRecordReader, FindsTheRecordsOfDeadChildrenAmongThoseThatAProcessHolds) {
+  ProcessRecord dead = make_record();
+  ProcessRecord living = make_record();
+  // The dead one's number may be anybody's by now, also our own.
+  dead.set_pid(getpid());
+  dead.set_end({.kind = os::ExitStatus::Kind::exited, .value = 3});
+  living.set_pid(1);
+  std::size_t ended = 0;
+  const std::vector<ProcessRecordReader> held = ProcessRecordReader::held_by(getpid());
+  for (const ProcessRecordReader& reader : held)
+    ended += reader.card().end ? 1 : 0;
+  EXPECT_EQ(held.size(), 2U);
+  EXPECT_EQ(ended, 1U);
+  EXPECT_FALSE(ProcessRecordReader::of_process(getpid()));
+  living.set_pid(getpid());
+  EXPECT_TRUE(ProcessRecordReader::of_process(getpid()));
+}
+
 TEST(ProcessRecord, WhatIsWrittenThroughOneMappingIsReadThroughAnother) {
   const ProcessRecord parent = make_record();
   ProcessRecord child = ProcessRecord::attach(os::UniqueFd(dup(parent.fd())));

@@ -213,11 +213,14 @@ Call::Call(const DomainContext& domain, const CommWaits& waits, const detail::Co
       channel_(domain, what.channel),
       own_(channel_.control(domain.rank)) {
   if ((load(own_.progress.count) & kGoneBit) != 0) {
-    throw CommError(CommError::Cause::rank_left,
-                    fmt::format("{} on channel {} of domain '{}': this rank, {}, has given up an "
-                                "earlier call there ({}). Make a new domain.",
-                                name_of(what.kind), what.channel, domain.name, domain.rank,
-                                fault_of(domain, domain.rank)));
+    throw CommError(
+        CommError::Cause::rank_left,
+        fmt::format(
+            "{} on channel {} of domain '{}': this rank, {}, has given up an "
+            "earlier call there ({}). A collective of all ranks as a task (strata::barrier, "
+            "for instance) makes the channel as new.",
+            name_of(what.kind), what.channel, domain.name, domain.rank,
+            fault_of(domain, domain.rank)));
   }
   // No more than a check for misuse, so it need not be exact.
   if (own_.own.busy.load(std::memory_order_relaxed) != 0) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "comm/collective_task.hpp"
+#include "comm/mend.hpp"
 #include "comm/window_layout.hpp"
 #include "strata/chip_error.hpp"
 #include "strata/comm_error.hpp"
@@ -74,6 +76,22 @@ std::byte* DomainTable::locate(BufferId buffer, LaneId lane, const std::string& 
         fmt::format("{} is memory of {}, which the task is not for", what, domain->paths[rank]));
   }
   return domain->part(rank);
+}
+
+void DomainTable::begin_collective(const TaskContext& member) {
+  const auto order = comm::CollectiveOrder::of(member);
+  const std::lock_guard lock(mutex_);
+  const auto found = places_.find(member.arguments().tensors[0].buffer);
+  if (found == places_.end()) return;  // It was released; locate() says so.
+  DomainState& domain = *found->second.domain;
+  if (domain.broken.load(std::memory_order_relaxed)) return;
+  if (order.kind != detail::CollectiveKind::none) {
+    if (std::exchange(domain.last_of_all, member.task()) != member.task()) comm::mend(domain.view);
+    return;
+  }
+  TaskId& last = domain.last_between[std::minmax(order.root, order.to)];
+  if (std::exchange(last, member.task()) != member.task())
+    comm::mend_messages(domain.view, order.channel, order.root, order.to);
 }
 
 void DomainTable::process_gone(LaneId chip, const WorkerFault& cause) {

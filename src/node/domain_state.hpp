@@ -18,21 +18,30 @@
 //       ranks that wait for that rank are told, before the engine hears that the chip's lane is
 //       down. So no task on the next process gets at the domain.
 //   (2) The range is there as long as the domain is in the table.
+//   (3) A collective that is about to start finds no channel on which a rank has given up earlier:
+//       such are mended before the first of its members is sent. The engine starts a group only
+//       when all its lanes have nothing unfinished before it, and starts no other on them until it
+//       has ended. So until a member is sent, no rank that takes part is in any call; and two
+//       collectives of all ranks, or two messages between the same ranks, are never under way at
+//       the same time, so that the last one that was begun is all that need be known.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "node/chip_memory.hpp"
 #include "node/slab_store.hpp"
 #include "strata/domain.hpp"
 #include "strata/task.hpp"
+#include "strata/task_context.hpp"
 #include "strata/worker_error.hpp"
 
 namespace strata::node {
@@ -53,6 +62,11 @@ struct DomainState {
   std::vector<ChipMemory::Place> places;  ///< What is counted as used, by rank.
   std::vector<BufferId> buffers;          ///< By rank.
   std::atomic<std::size_t> buffers_left{0};
+
+  // --- Guarded by DomainTable::mutex_ ---
+  TaskId last_of_all{};  ///< The last collective of all ranks of which a member was sent.
+  /// The last message between two ranks, the smaller first, of which a member was sent.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, TaskId> last_between;
 
   /// Written once, before `broken`: release, acquire.
   std::string cause;
@@ -91,6 +105,9 @@ class DomainTable {
   }
   /// Where a buffer lies for a task on `lane`; null if it is of no domain. Throws as check().
   [[nodiscard]] std::byte* locate(BufferId buffer, LaneId lane, const std::string& what) const;
+
+  /// A member of a collective that is a task is about to be sent: mends its domain if need be.
+  void begin_collective(const TaskContext& member);
 
   /// Which ranks of which domains wait for which, for reports: a line each.
   [[nodiscard]] std::vector<std::string> waits() const;

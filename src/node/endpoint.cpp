@@ -214,6 +214,8 @@ Endpoint::Sent Endpoint::send(Entry& entry, std::exception_ptr& refusal) {
   const detail::ArgumentBlock& arguments = context.arguments();
   TensorFrames tensors(arguments.tensor_count);
   try {
+    if (callable == shared_.collective->load(std::memory_order_relaxed))
+      shared_.domains->begin_collective(context);
     for (std::uint32_t i = 0; i < arguments.tensor_count; ++i)
       tensors.all()[i] = frame_of(context, i);
   } catch (...) {

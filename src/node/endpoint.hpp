@@ -24,6 +24,7 @@
 //       until it is sent: a process that does not even take its callable is ended.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -55,7 +56,9 @@ struct EndpointContext {
   Engine* engine = nullptr;
   const SlabStore* slabs = nullptr;
   const ChipMemory* chip_memory = nullptr;
-  const DomainTable* domains = nullptr;
+  DomainTable* domains = nullptr;
+  const std::atomic<std::uint32_t>* collective =
+      nullptr;  ///< Callable of collectives; 0: none yet.
   std::chrono::milliseconds cancel_grace{5000};
   std::function<void()> timers_changed = {};  ///< Wakes the supervisor.
   /// Whether some task was cancelled that was at no endpoint then; written by any thread, read by

@@ -107,6 +107,7 @@ void WorkerState::make_engine() {
   shared_.timers_changed = [this] { supervisor_->timers_changed(); };
   shared_.chip_memory = &chip_memory_;
   shared_.domains = &domains_;
+  shared_.collective = &builtins_[static_cast<std::size_t>(Builtin::collective)];
   shared_.callables = &callables_;
   shared_.task_cancelled = [this](TaskId task) {
     const std::lock_guard lock(tasks_mutex_);

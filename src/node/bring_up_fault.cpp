@@ -63,6 +63,13 @@ std::string place_of(const RankProgress& rank) {
 
 }  // namespace
 
+bool was_gone_before(const comm::BringUpBoard& board,
+                     const std::vector<CommunicatorState::Death>& deaths) {
+  const auto first =
+      std::find_if(deaths.begin(), deaths.end(), [](const auto& death) { return death.by_itself; });
+  return first != deaths.end() && !board.progress(first->rank).step;
+}
+
 BringUpFailed bring_up_failed(const std::vector<std::string>& paths,
                               const comm::BringUpBoard& board,
                               const std::vector<CommunicatorState::Death>& deaths, Step first,

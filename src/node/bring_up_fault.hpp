@@ -28,4 +28,9 @@ namespace strata::node {
                                             BringUpFailed::Step first,
                                             std::chrono::milliseconds limit);
 
+/// Whether the one that is to blame is a process that ended before its rank began the first step:
+/// the bring-up has not hurt it, and may go well with the next process.
+[[nodiscard]] bool was_gone_before(const comm::BringUpBoard& board,
+                                   const std::vector<CommunicatorState::Death>& deaths);
+
 }  // namespace strata::node

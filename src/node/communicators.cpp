@@ -26,6 +26,25 @@ std::string text_of(const CommunicatorState& list) {
   return text;
 }
 
+/// The death that a run has failed of, if it was told of before work on the list began: then the
+/// engine had not heard of it.
+std::vector<CommunicatorState::Death> deaths_before(const CommunicatorState& list,
+                                                    const RunFailed& failed) {
+  try {
+    if (!failed.failed().empty() && failed.failed().front().exception != nullptr)
+      std::rethrow_exception(failed.failed().front().exception);
+  } catch (const WorkerDied& died) {
+    const auto at = std::find(list.paths.begin(), list.paths.end(), died.fault().path);
+    if (at == list.paths.end()) return {};
+    return {{.rank = static_cast<std::uint32_t>(at - list.paths.begin()),
+             .by_itself = true,
+             .why = died.fault().to_string()}};
+  } catch (...) {
+    return {};
+  }
+  return {};
+}
+
 }  // namespace
 
 // ---- The lists ----------------------------------------------------------------------------------
@@ -98,8 +117,9 @@ void Communicators::process_gone(LaneId chip, const WorkerFault& cause, Ended ho
     if (at == list->chips.end()) continue;
     const auto rank = static_cast<std::uint32_t>(at - list->chips.begin());
     list->up = false;
-    list->deaths.push_back(
-        {.rank = rank, .by_itself = how == Ended::by_itself, .why = cause.to_string()});
+    list->last_death = {
+        .rank = rank, .by_itself = how == Ended::by_itself, .why = cause.to_string()};
+    list->deaths.push_back(list->last_death);
     // Ranks that wait for it need not wait until the engine has them cancelled.
     BringUpBoard(list->range.data).fail(rank, "its process is gone: " + cause.cause);
   }
@@ -142,21 +162,25 @@ void Communicators::run(CommunicatorState& list, Step first, std::chrono::millis
   begin(list);
   try {
     (void)worker_.run(steps, {.name = "ranks on " + text_of(list)});
-  } catch (const RunFailed&) {
-    fail(list, first, limit);
+  } catch (const RunFailed& failed) {
+    fail(list, first, limit, failed);
   }
 }
 
-void Communicators::fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit) {
+void Communicators::fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit,
+                         const RunFailed& failed) {
   std::vector<Death> deaths;
   {
     const std::lock_guard lock(mutex_);
     list.up = false;
     deaths = list.deaths;
   }
-  const BringUpFailed error =
-      bring_up_failed(list.paths, BringUpBoard(list.range.data), deaths, first, limit);
+  if (deaths.empty()) deaths = deaths_before(list, failed);
+  const BringUpBoard board(list.range.data);
+  const BringUpFailed error = bring_up_failed(list.paths, board, deaths, first, limit);
+  const bool was_gone = was_gone_before(board, deaths);
   leave_where_up(list, deaths);
+  if (was_gone) throw RankWasGone(error);
   throw error;
 }
 
@@ -204,6 +228,13 @@ void Communicators::attach(CommunicatorState& list, const std::vector<Tensor>& c
   run(list, Step::attach, limit, [&](Orchestration& run) {
     submit(run, list, Builtin::attach_rank, "attach rank", limit, contexts);
   });
+  const std::lock_guard lock(mutex_);
+  if (list.up) return;
+  // It was another process that was brought up.
+  const Death& death = list.last_death;
+  throw RankWasGone(death.rank, Step::attach,
+                    fmt::format("the process of rank {} ({}) ended while a domain was made: {}",
+                                death.rank, list.paths[death.rank], death.why));
 }
 
 void Communicators::destroy(CommunicatorState& list, std::chrono::milliseconds limit) {

@@ -41,6 +41,13 @@ namespace strata::node {
 
 class WorkerState;
 
+/// The process of a rank had ended before that rank began: with the next one it may go well.
+class RankWasGone : public BringUpFailed {
+ public:
+  using BringUpFailed::BringUpFailed;
+  explicit RankWasGone(const BringUpFailed& error) : BringUpFailed(error) {}
+};
+
 /// One list of chips.
 struct CommunicatorState {
   /// The process of a rank is gone since the last bring-up or other work on the list began.
@@ -59,6 +66,7 @@ struct CommunicatorState {
   // --- Guarded by Communicators::mutex_ ---
   bool up = false;
   std::vector<Death> deaths;
+  Death last_death;  ///< Of all that there ever were.
 };
 
 class Communicators {
@@ -73,7 +81,8 @@ class Communicators {
 
   /// The list, which may not be up.
   [[nodiscard]] std::shared_ptr<CommunicatorState> of(const std::vector<LaneId>& chips);
-  /// Brings it up unless it is. Requires `use`. Throws BringUpFailed, Cancelled.
+  /// Brings it up unless it is. Requires `use`. Throws BringUpFailed, which may be a RankWasGone,
+  /// and Cancelled.
   void require_up(CommunicatorState& list, std::chrono::milliseconds limit);
   /// Gives each rank its context, of which these are the places by rank. Requires `use`. Throws as
   /// require_up().
@@ -99,7 +108,8 @@ class Communicators {
   template <class Steps>
   void run(CommunicatorState& list, Step first, std::chrono::milliseconds limit,
            const Steps& steps);
-  [[noreturn]] void fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit);
+  [[noreturn]] void fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit,
+                         const RunFailed& failed);
   void leave_where_up(CommunicatorState& list, const std::vector<Death>& deaths);
   void destroy(CommunicatorState& list, std::chrono::milliseconds limit);
   [[nodiscard]] std::shared_ptr<CommunicatorState> make(const std::vector<LaneId>& chips);

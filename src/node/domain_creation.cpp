@@ -16,6 +16,9 @@
 namespace strata::node {
 namespace {
 
+/// How often a domain is tried if processes of its ranks die meanwhile, by no fault of its own.
+constexpr int kAttempts = 3;
+
 constexpr std::size_t kContextBytes =
     (sizeof(DomainContext) + kSlabPage - 1) / kSlabPage * kSlabPage;
 
@@ -115,19 +118,36 @@ std::shared_ptr<DomainState> WorkerState::create_domain(const DomainOptions& opt
   if (options.chips.empty()) refuse(options, "it has no chips");
   check_chips(options, chip_lanes());
   const comm::WindowLayout layout = layout_of(options);
+  const std::shared_ptr<CommunicatorState> communicator = communicators_.of(options.chips);
+  const std::lock_guard use(communicator->use);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return make_domain(options, layout, communicator);
+    } catch (const RankWasGone& gone) {
+      if (attempt == kAttempts) throw;
+      log_.message(LogLevel::warning, options_.name,
+                   fmt::format("domain '{}' is tried again, with the chip's next process: {}",
+                               options.name, gone.what()));
+    }
+  }
+}
+
+/// One attempt. Requires the communicator's `use`.
+std::shared_ptr<DomainState> WorkerState::make_domain(
+    const DomainOptions& options, const comm::WindowLayout& layout,
+    const std::shared_ptr<CommunicatorState>& communicator) {
   auto domain = std::make_shared<DomainState>();
   domain->chips = options.chips;
-  domain->communicator = communicators_.of(options.chips);
-  domain->paths = domain->communicator->paths;
-  const std::lock_guard use(domain->communicator->use);
-  communicators_.require_up(*domain->communicator, options.time_limit);
+  domain->communicator = communicator;
+  domain->paths = communicator->paths;
+  communicators_.require_up(*communicator, options.time_limit);
   allocate_domain(domain, layout);
   try {
     std::vector<Tensor> contexts;
     contexts.reserve(layout.size());
     for (std::uint32_t rank = 0; rank < layout.size(); ++rank)
       contexts.push_back(domain->context(rank));
-    communicators_.attach(*domain->communicator, contexts, options.time_limit);
+    communicators_.attach(*communicator, contexts, options.time_limit);
     require_whole(*domain, "Worker::create_domain");
   } catch (...) {
     release_domain(domain);

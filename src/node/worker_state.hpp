@@ -112,6 +112,9 @@ class WorkerState final : public SupervisorClient {
   void make_engine();
   void set_chips();
   [[nodiscard]] std::vector<LaneId> chip_lanes() const;
+  [[nodiscard]] std::shared_ptr<DomainState> make_domain(
+      const DomainOptions& options, const comm::WindowLayout& layout,
+      const std::shared_ptr<CommunicatorState>& communicator);
   void allocate_domain(const std::shared_ptr<DomainState>& domain,
                        const comm::WindowLayout& layout);
   [[nodiscard]] std::vector<WorkerFault> leave_communicators(std::chrono::milliseconds limit);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/domain_test.hpp"
+#include "support/random.hpp"
 
 namespace strata::test {
 namespace {
@@ -136,6 +137,24 @@ TEST_F(DomainDeath, AProcessThatIsStoppedIsTheOneThatIsNamed) {
     wanted.time_limit = 60s;
     expect_works(worker_->create_domain(wanted));
     wanted.time_limit = bound(100ms);
+  }
+}
+
+TEST_F(DomainDeath, JustBeforeADomainIsMadeIsMadeUpFor) {
+  start_ranks(chips(3));
+  Random random(11);
+  for (int round = 0; round < (kSanitized ? 4 : 20) && !HasFailure(); ++round) {
+    const std::size_t chip = random.below(3);
+    const int pid = pid_of(chip);
+    const Domain before = worker_->create_domain(over_first(3));
+    kill_chip(chip);
+    // At any point between the death and when all have heard of it.
+    for (std::uint64_t turns = random.below(2'000'000); turns > 0; --turns)
+      asm volatile("");
+    const Domain domain = worker_->create_domain(over_first(3));
+    EXPECT_NE(pid_of(chip), pid);
+    expect_works(domain);
+    EXPECT_TRUE(before.broken());
   }
 }
 

@@ -105,6 +105,19 @@ TEST_F(BringUpFault, OfOneThatHasNotBegunIsInTheFirstStep) {
   EXPECT_EQ(error().step(), Step::load_library);
 }
 
+TEST_F(BringUpFault, IsNoneIfAProcessWasGoneBeforeItsRankBegan) {
+  is_in(0, Step::init);
+  const CommunicatorState::Death before{.rank = 2, .by_itself = true, .why = "killed"};
+  const CommunicatorState::Death inside{.rank = 0, .by_itself = true, .why = "crashed"};
+  const CommunicatorState::Death ended{.rank = 1, .by_itself = false, .why = "did not stop"};
+  EXPECT_TRUE(was_gone_before(board_, {before}));
+  EXPECT_TRUE(was_gone_before(board_, {ended, before}));
+  EXPECT_FALSE(was_gone_before(board_, {inside}));
+  EXPECT_FALSE(was_gone_before(board_, {inside, before})) << "the first is to blame";
+  EXPECT_FALSE(was_gone_before(board_, {ended}));
+  EXPECT_FALSE(was_gone_before(board_, {}));
+}
+
 TEST_F(BringUpFault, TextsThatAreTooLongSayHowLongTheyWere) {
   is_in(0, Step::init);
   board_.fail(0, std::string(20000, 'x'));

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strata/collectives.hpp"
@@ -24,7 +26,7 @@ using Bytes = std::vector<std::byte>;
 enum class Place : std::uint8_t { buffer, heap, chip, window };
 inline constexpr std::array kPlaces = {Place::buffer, Place::heap, Place::chip, Place::window};
 
-inline constexpr std::uint64_t kWindowElements = 8192;  ///< Of each slice.
+inline constexpr std::uint64_t kWindowElements = 8192;  ///< Of each slice, mostly.
 
 /// "float32 in": the slice of the windows for inputs of a type.
 inline std::string slice_name(DType dtype, std::string_view side) {
@@ -40,7 +42,7 @@ inline WorkerOptions chips(std::size_t count, const std::string& platform = "cpu
 /// A tensor that a test fills before a task and looks at after it.
 class Array {
  public:
-  /// At most kWindowElements if it lies in a window; `side` says which slice.
+  /// At most window_elements() if it lies in a window; `side` says which slice.
   Array(Worker& worker, const Domain& domain, Place place, std::uint32_t rank, DType dtype,
         std::uint64_t count, std::string_view side, Orchestration& run)
       : domain_(&domain), place_(place), rank_(rank), bytes_(count * size_of(dtype)) {
@@ -111,16 +113,27 @@ class Array {
   Tensor tensor_{DType::uint8, {0}};
 };
 
+/// How many elements the slice for one side has; 0 if there is none.
+inline std::uint64_t window_elements(const Domain& domain, DType dtype, std::string_view side) {
+  try {
+    return static_cast<std::uint64_t>(domain.slice(0, slice_name(dtype, side)).elements());
+  } catch (const InvalidArgument&) {
+    return 0;
+  }
+}
+
 class Ranks {
  public:
-  explicit Ranks(std::uint32_t size, std::uint32_t channels = 4) : worker_(chips(size)) {
+  explicit Ranks(std::uint32_t size, std::uint64_t elements = kWindowElements,
+                 std::span<const DType> dtypes = comm::kReducible)
+      : worker_(chips(size)) {
     worker_.init();
-    DomainOptions options{.name = "test", .channels = channels};
+    DomainOptions options{.name = "test"};
     for (std::uint32_t rank = 0; rank < size; ++rank)
       options.chips.push_back(worker_.chip(rank));
-    for (const DType dtype : comm::kReducible) {
+    for (const DType dtype : dtypes) {
       for (const char* const side : {"in", "out"})
-        options.slices.push_back({slice_name(dtype, side), dtype, kWindowElements});
+        options.slices.push_back({slice_name(dtype, side), dtype, elements});
     }
     domain_ = worker_.create_domain(options);
   }

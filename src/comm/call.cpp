@@ -16,9 +16,10 @@ namespace {
 using detail::CollectiveKind;
 using detail::CommWaits;
 
-/// How long a wait spins if there is a CPU for each rank: about what it costs to sleep and be woken
-/// on an idle machine.
-constexpr std::uint64_t kSpinCycles = 60'000;
+/// How long a wait spins if there is a CPU for each rank, some 2 us. Not longer: the one that is
+/// waited for may be on this very CPU, since another program, or the parent that looks for the end
+/// of its tasks, has the other; then every microsecond is one that it can't run.
+constexpr std::uint64_t kSpinCycles = 5'000;
 /// Looks between two readings of the cycle counter; and all that there are with more ranks than
 /// CPUs, where the one that is waited for may need this very CPU.
 constexpr int kLooks = 32;

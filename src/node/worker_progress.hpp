@@ -11,7 +11,10 @@
 //       that has yet to arm.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -46,8 +49,18 @@ class WorkerProgress final : public ProgressSource {
 
   bool poll() override {
     bool any = false;
-    for (const auto& endpoint : endpoints_)
+    unsigned busy = 0;
+    for (const auto& endpoint : endpoints_) {
       any = endpoint->poll() || any;
+      busy += endpoint->busy() ? 1 : 0;
+    }
+    const std::uint64_t now = os::cycle_count();
+    if (busy >= cpus_) crowded_ = now;
+    if (any) {
+      last_ = now;
+    } else if (now - last_ > kAlone && now - crowded_ < kRecent) {
+      sched_yield();
+    }
     return any;
   }
 
@@ -101,6 +114,7 @@ class WorkerProgress final : public ProgressSource {
     }
     for (const auto& endpoint : endpoints_)
       endpoint->disarm();
+    last_ = os::cycle_count();
     return true;
   }
 
@@ -108,6 +122,12 @@ class WorkerProgress final : public ProgressSource {
   /// In cycles, some 40 us: longer than a worker takes to wake. Else the two would sleep in turns,
   /// and be woken for each task, since each is awake only while the other is not.
   static constexpr std::uint64_t kIdle = 100'000;
+  /// In cycles, some 2 us: how long it looks in vain before it gives its CPU to whoever else wants
+  /// it, where as many workers as CPUs have been busy lately: one of them may need this very CPU to
+  /// end what it has in hand, or to answer another. With fewer it holds on to its CPU, so that the
+  /// kernel puts them elsewhere.
+  static constexpr std::uint64_t kAlone = 5'000;
+  static constexpr std::uint64_t kRecent = 240'000;   ///< Some 100 us.
   static constexpr std::uint64_t kQuick = 24'000;     ///< Some 10 us.
   static constexpr std::uint64_t kLongest = 240'000;  ///< Some 100 us.
 
@@ -117,7 +137,11 @@ class WorkerProgress final : public ProgressSource {
   std::atomic<Holder> holder_{Holder::nobody};
   /// A waiter would like to poll in the supervisor's place. Relaxed: a hint.
   std::atomic<bool> wanted_{false};
-  ipc::SpinnerBudget::Place place_;  ///< Of the thread that acquired.
+  const unsigned cpus_ = static_cast<unsigned>(os::allowed_cpus());
+  // --- Of the thread that acquired ---
+  ipc::SpinnerBudget::Place place_;
+  std::uint64_t last_ = 0;     ///< When it acquired, or something had ended last: cycle count.
+  std::uint64_t crowded_ = 0;  ///< When as many workers as CPUs were last seen busy.
 };
 
 }  // namespace strata::node

@@ -78,6 +78,8 @@ struct DumpOptions {
   int pid = 0;
   bool json = false;
   std::size_t last = 20;  ///< Events of the flight recorder, of each Strata process.
+  /// "own": by the processes themselves, where they can; or "outside".
+  std::string stacks = "outside";
 };
 /// Prints what a process and all below it are doing; 1 if there is no such process.
 int dump(const DumpOptions& options);

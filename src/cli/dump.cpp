@@ -12,6 +12,7 @@ namespace strata::cli {
 
 int dump(const DumpOptions& options) {
   diag::CollectOptions collect{.events = options.last};
+  if (options.stacks == "own") collect.stacks = diag::StackTaker::process;
   if (options.pid != ::getpid()) collect.leave_out = ::getpid();
   const diag::TreeReport report = diag::collect(options.pid, collect);
   if (report.processes.empty()) {

@@ -213,7 +213,8 @@ void describe_dump(CLI::App& app, DumpOptions& options) {
       "its threads waits for and where, and, of Strata's, the task in hand and the last events.\n"
       "The processes take no part in it, so it works whatever they hang in. Each thread is "
       "stopped\n"
-      "for well below a millisecond.\n"
+      "for well below a millisecond. With --stacks own the worker processes of Strata take the\n"
+      "stacks of their own threads, by a signal to each; the others' are taken as ever.\n"
       "\n"
       "Exit code: 1 if there is no such process.\n"
       "\n"
@@ -229,6 +230,11 @@ void describe_dump(CLI::App& app, DumpOptions& options) {
   app.add_option("--last", options.last,
                  "Events of each Strata process, living or dead, that are told (20)")
       ->type_name("N");
+  app.add_option("--stacks", options.stacks,
+                 "Who takes them: outside, this command, by ptrace (if not given); or own, each "
+                 "worker process of Strata itself")
+      ->type_name("WHO")
+      ->check(CLI::IsMember({"outside", "own"}).description(""));
 }
 
 void describe_exec(CLI::App& app, ExecOptions& options) {

@@ -48,6 +48,7 @@ struct Copy {
   std::string stack;
   std::chrono::nanoseconds held{0};
   std::string note;
+  StackTaker taker = StackTaker::outside;
 };
 
 struct Range {
@@ -127,9 +128,55 @@ class Copier {
     return 0;
   }
 
+  /// Those that the process has copied itself need no look from outside; the others get one, and
+  /// say why.
+  void take(const trace::StackAnswer& own) {
+    for (const trace::CopiedThread& thread : own.threads) {
+      if (thread.stage != trace::StackStage::whole) {
+        why_.emplace(thread.thread, why_not(thread, own.signal));
+        continue;
+      }
+      seen_.insert(thread.thread);
+      Copy copy;
+      copy.thread = thread.thread;
+      std::ranges::copy(thread.general, std::begin(copy.registers.general));
+      copy.registers.pc = thread.pc;
+      copy.registers.thread_pointer = thread.thread_pointer;
+      copy.begin = thread.begin;
+      copy.stack = thread.stack;
+      copy.taker = StackTaker::process;
+      copies.push_back(std::move(copy));
+    }
+  }
+  /// Why the process has not copied those of its threads that could not be copied from outside.
+  void add_what_is_left(const std::string& why_not_outside) {
+    for (const auto& [thread, why] : why_) {
+      if (std::ranges::find(copies, thread, &Copy::thread) != copies.end()) continue;
+      Copy copy;
+      copy.thread = thread;
+      copy.note = why + "; from outside: " + why_not_outside;
+      copies.push_back(std::move(copy));
+    }
+  }
+
   std::vector<Copy> copies;
 
  private:
+  static std::string why_not(const trace::CopiedThread& thread, int signal) {
+    switch (thread.stage) {
+      case trace::StackStage::blocked:
+        return fmt::format("it blocks signal {}, by which the process takes stacks", signal);
+      case trace::StackStage::in_call:
+        return fmt::format("the process leaves it alone, since a signal would end its {}",
+                           name_of_call(thread.call));
+      case trace::StackStage::gone:
+        return "it has ended";
+      default:
+        return fmt::format("it did not take signal {} in time, by which the process takes stacks",
+                           signal);
+    }
+  }
+
   int copy(pid_t thread) {
     const auto info = os::parse_process(
         os::read_small_file(fmt::format("/proc/{}/task/{}/stat", pid_, thread)).value_or(""));
@@ -152,6 +199,10 @@ class Copier {
                       ? "stacks of programs for another kind of processor are not unwound"
                       : "it can't be stopped: it waits in the kernel, or gets no CPU";
       copy_from_call(copy);
+    }
+    if (const auto why = why_.find(thread); why != why_.end()) {
+      copy.note =
+          "taken from outside: " + why->second + (copy.note.empty() ? "" : "; " + copy.note);
     }
     copies.push_back(std::move(copy));
     return 0;
@@ -188,13 +239,15 @@ class Copier {
   const os::Deadline deadline_;
   const std::vector<Range> ranges_;
   std::set<pid_t> seen_;
+  std::map<pid_t, std::string> why_;  ///< Why the process has not copied them itself.
 };
 
 /// A session of libdw with one process, unwinding copies. Requires libdw_mutex().
 class Unwinder {
  public:
-  Unwinder(const trace::Libdw& libdw, pid_t pid, const Memory& memory, os::Deadline deadline)
-      : libdw_(libdw), memory_(memory), deadline_(deadline) {
+  Unwinder(const trace::Libdw& libdw, pid_t pid, const Memory& memory, os::Deadline deadline,
+           FrameNames& names)
+      : libdw_(libdw), memory_(memory), deadline_(deadline), names_(names) {
     root_folder() = foreign_root(pid);
     callbacks_.find_elf = &find_elf;
     callbacks_.find_debuginfo = libdw.find_debuginfo;  // On this machine only.
@@ -226,6 +279,7 @@ class Unwinder {
     NativeStack stack;
     stack.held = copy.held;
     stack.note = copy.note;
+    stack.taker = copy.taker;
     stack.thread_pointer = copy.registers.thread_pointer;
     if (copy.registers.pc == 0) return stack;
     struct Found {
@@ -337,17 +391,33 @@ class Unwinder {
       frame.note = "the file can't be read";
       return frame;
     }
+    add_names_once(module, kind, frame);
+    return frame;
+  }
+
+  /// What the file says of the place; the same file of another process may have been asked already.
+  void add_names_once(Dwfl_Module* module, trace::AddressKind kind, trace::StackFrame& frame) {
+    const std::string build_id = build_id_of(libdw_, module);
+    FrameNames::Key key{root_folder() + frame.module + " " + build_id, frame.offset, kind};
+    // A path alone can be two files, one of which has been deleted.
+    if (const auto* known = build_id.empty() ? nullptr : names_.find(key)) {
+      const std::uint64_t address = frame.address;
+      frame = *known;
+      frame.address = address;
+      return;
+    }
     // Lines take reading of all that the compiler wrote down of the file, which may be much.
     const auto detail = deadline_.passed() ? trace::Detail::function : trace::Detail::all;
     add_names(libdw_, module, kind, detail, frame);
     // Enough is known without it otherwise, and it is long.
-    if (frame.function.empty()) frame.build_id = build_id_of(libdw_, module);
-    return frame;
+    if (frame.function.empty()) frame.build_id = build_id;
+    if (!build_id.empty() && detail == trace::Detail::all) names_.add(std::move(key), frame);
   }
 
   const trace::Libdw& libdw_;
   const Memory& memory_;
   const os::Deadline deadline_;
+  FrameNames& names_;
   Dwfl_Callbacks callbacks_{};
   Dwfl_Thread_Callbacks thread_callbacks_{};
   Dwfl* dwfl_ = nullptr;
@@ -360,33 +430,41 @@ class Unwinder {
 NativeStack bare_stack(const Copy& copy) {
   NativeStack stack;
   stack.held = copy.held;
+  stack.taker = copy.taker;
   stack.note = copy.note.empty() ? "libdw, which unwinds stacks, is not installed" : copy.note;
+  if (copy.registers.pc == 0) return stack;
   trace::StackFrame frame;
   frame.address = copy.registers.pc;
   stack.frames.push_back(std::move(frame));
   return stack;
 }
 
-ProcessStacks collect(pid_t pid, os::Deadline deadline) {
+ProcessStacks collect(pid_t pid, os::Deadline deadline, FrameNames& names,
+                      const trace::StackAnswer* own) {
   ProcessStacks result;
   const Memory memory(pid);
-  if (memory.error() != 0) {
-    if (memory.error() == EACCES || memory.error() == EPERM) {
-      result.note = why_refused(pid, memory.error());
-    } else {
-      result.note = "the process has ended";
-    }
+  const bool gone = memory.error() != 0 && memory.error() != EACCES && memory.error() != EPERM;
+  if (gone) {
+    result.note = "the process has ended";
     return result;
   }
   const trace::Libdw* const libdw = trace::Libdw::get();
   const std::lock_guard lock(trace::libdw_mutex());
   // Before the copies: a process that dies after them can still be unwound.
   std::optional<Unwinder> unwinder;
-  if (libdw != nullptr) unwinder.emplace(*libdw, pid, memory, deadline);
+  if (libdw != nullptr) unwinder.emplace(*libdw, pid, memory, deadline, names);
   Copier copier(pid, memory, deadline);
-  if (const int refused = copier.copy_all()) {
-    result.note = why_refused(pid, refused);
-    return result;
+  if (own != nullptr) copier.take(*own);
+  const std::int64_t begin = os::monotonic_now_ns();
+  const int refused = memory.error() != 0 ? memory.error() : copier.copy_all();
+  result.copied_in = std::chrono::nanoseconds(os::monotonic_now_ns() - begin);
+  if (refused != 0) {
+    const std::string why = why_refused(pid, refused);
+    if (own == nullptr) {
+      result.note = why;
+      return result;
+    }
+    copier.add_what_is_left(why);
   }
   for (const Copy& copy : copier.copies) {
     result.threads.emplace(copy.thread, unwinder ? unwinder->unwind(copy) : bare_stack(copy));
@@ -396,13 +474,14 @@ ProcessStacks collect(pid_t pid, os::Deadline deadline) {
 
 }  // namespace
 
-ProcessStacks stacks_of(pid_t pid, os::Deadline deadline) {
+ProcessStacks stacks_of(pid_t pid, os::Deadline deadline, FrameNames& names,
+                        const trace::StackAnswer* own) {
   ProcessStacks result;
   std::thread worker([&] {
     sigset_t all;
     sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    result = collect(pid, deadline);
+    result = collect(pid, deadline, names, own);
   });
   worker.join();
   return result;

@@ -193,6 +193,7 @@ std::string block(const ProcessReport& process, nanoseconds now) {
   }
   if (process.strata) text += strata_text(*process.strata, now);
   if (!process.note.empty()) text += "  no stacks: " + process.note + "\n";
+  if (!process.stacks_note.empty()) text += "  stacks from outside: " + process.stacks_note + "\n";
   if (!process.ended()) {
     for (const ThreadReport& thread : process.threads) {
       text += fmt::format("  thread {} '{}' {}\n", thread.thread, printable(thread.name),
@@ -243,22 +244,24 @@ nlohmann::json json_of(const PythonFrame& frame) {
 }
 
 nlohmann::json json_of(const ThreadReport& thread) {
-  nlohmann::json json = {{"thread", thread.thread},
-                         {"name", thread.name},
-                         {"state", std::string(1, thread.state)},
-                         {"doing", doing_of(thread)},
-                         {"wait_channel", thread.wait_channel},
-                         {"system_call", nullptr},
-                         {"cpu_s", seconds(thread.cpu_time)},
-                         {"busy", thread.busy},
-                         {"ran", thread.ran},
-                         {"lock_owner", thread.lock_owner},
-                         {"joins", thread.joins},
-                         {"stopped_for_s", seconds(thread.stack.held)},
-                         {"note", thread.stack.note},
-                         {"more_frames", thread.stack.more},
-                         {"frames", nlohmann::json::array()},
-                         {"python", nlohmann::json::array()}};
+  nlohmann::json json = {
+      {"thread", thread.thread},
+      {"name", thread.name},
+      {"state", std::string(1, thread.state)},
+      {"doing", doing_of(thread)},
+      {"wait_channel", thread.wait_channel},
+      {"system_call", nullptr},
+      {"cpu_s", seconds(thread.cpu_time)},
+      {"busy", thread.busy},
+      {"ran", thread.ran},
+      {"lock_owner", thread.lock_owner},
+      {"joins", thread.joins},
+      {"stopped_for_s", seconds(thread.stack.held)},
+      {"stack_from", thread.stack.taker == StackTaker::process ? "process" : "outside"},
+      {"note", thread.stack.note},
+      {"more_frames", thread.stack.more},
+      {"frames", nlohmann::json::array()},
+      {"python", nlohmann::json::array()}};
   if (thread.call) json["system_call"] = thread.doing;
   for (const trace::StackFrame& frame : thread.stack.frames)
     json["frames"].push_back(json_of(frame));
@@ -316,6 +319,7 @@ nlohmann::json json_of(const ProcessReport& process, nanoseconds now) {
                          {"cpu_s", seconds(process.cpu_time)},
                          {"busy", process.busy},
                          {"note", process.note},
+                         {"stacks_note", process.stacks_note},
                          {"strata", nullptr},
                          {"python", nullptr},
                          {"threads", nlohmann::json::array()}};
@@ -378,6 +382,8 @@ std::string to_text(const TreeReport& report) {
 nlohmann::json to_json(const TreeReport& report) {
   nlohmann::json json = {{"when", report.when},
                          {"took_s", seconds(report.took)},
+                         {"stacks_s", seconds(report.stacks_took)},
+                         {"copying_s", seconds(report.copying_took)},
                          {"window_s", seconds(report.window)},
                          {"verdict", report.verdict},
                          {"processes", nlohmann::json::array()},

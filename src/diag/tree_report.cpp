@@ -21,6 +21,8 @@
 #include "os/deadline.hpp"
 #include "os/procfs.hpp"
 #include "strata/ids.hpp"
+#include "trace/stack_board.hpp"
+#include "trace/stack_request.hpp"
 #include "trace/state_request.hpp"
 
 namespace strata::diag {
@@ -327,9 +329,53 @@ void find_owner(const ProcessReport& process, ThreadReport& thread) {
   }
 }
 
-void add_stacks(ProcessReport& process, os::Deadline deadline) {
+using OwnStacks = std::map<pid_t, trace::StackAnswer>;
+
+/// What the processes have copied themselves, as far as they have done so by the deadline.
+OwnStacks own_stacks(std::vector<ProcessReport>& processes, os::Deadline deadline) {
+  OwnStacks own;
+  std::map<pid_t, trace::StackRequest> asked;
+  for (ProcessReport& process : processes) {
+    if (process.ended() || process.pid == ::getpid()) continue;
+    if (process.stopped()) {
+      process.stacks_note = "it is stopped, and can't take its own stacks";
+    } else if (auto request = trace::StackRequest::ask(process.pid)) {
+      asked.emplace(process.pid, std::move(*request));
+    } else {
+      process.stacks_note = "it is no worker process of Strata, which take their own stacks";
+    }
+  }
+  while (!asked.empty()) {
+    std::erase_if(asked, [&](const auto& each) {
+      auto answer = each.second.answer();
+      if (!answer) return false;
+      own.emplace(each.first, std::move(*answer));
+      return true;
+    });
+    if (asked.empty() || deadline.passed()) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  for (ProcessReport& process : processes) {
+    if (asked.contains(process.pid)) {
+      process.stacks_note = "it was asked for its own stacks, and has not answered in time";
+    } else if (const auto found = own.find(process.pid);
+               found != own.end() && found->second.signal == 0) {
+      process.stacks_note =
+          fmt::format("the program uses signal {} itself, by which it would take its own stacks",
+                      trace::stack_signal());
+      own.erase(found);
+    }
+  }
+  return own;
+}
+
+void add_stacks(ProcessReport& process, os::Deadline deadline, FrameNames& names,
+                const OwnStacks& own, nanoseconds& copying) {
   if (process.ended() || process.pid == ::getpid()) return;
-  ProcessStacks stacks = stacks_of(process.pid, deadline);
+  const auto copies = own.find(process.pid);
+  ProcessStacks stacks =
+      stacks_of(process.pid, deadline, names, copies == own.end() ? nullptr : &copies->second);
+  copying += stacks.copied_in;
   process.note = std::move(stacks.note);
   for (ThreadReport& thread : process.threads) {
     const auto found = stacks.threads.find(thread.thread);
@@ -346,6 +392,21 @@ void add_stacks(ProcessReport& process, os::Deadline deadline) {
     const auto found = frames.find(thread.stack.thread_pointer);
     if (found != frames.end()) thread.python = std::move(found->second);
   }
+}
+
+/// All looks come before all stacks: what we do to a process is not what it does.
+void add_all_stacks(TreeReport& report, const CollectOptions& options, os::Deadline deadline) {
+  const std::int64_t begin = os::monotonic_now_ns();
+  FrameNames names;
+  OwnStacks own;
+  if (options.stacks == StackTaker::process) {
+    own = own_stacks(report.processes,
+                     os::earlier(deadline, os::Deadline::after(options.stacks_limit)));
+  }
+  report.copying_took = nanoseconds(os::monotonic_now_ns() - begin);
+  for (ProcessReport& process : report.processes)
+    add_stacks(process, deadline, names, own, report.copying_took);
+  report.stacks_took = nanoseconds(os::monotonic_now_ns() - begin);
 }
 
 }  // namespace
@@ -384,9 +445,7 @@ TreeReport collect(pid_t root, const CollectOptions& options) {
   add_states(report.processes, requests,
              os::earlier(deadline, os::Deadline::after(options.answer_limit)));
   add_arguments(report.processes);
-  // All looks before all stacks: what we do to a process is not what it does.
-  for (ProcessReport& process : report.processes)
-    add_stacks(process, deadline);
+  add_all_stacks(report, options, deadline);
   report.taken_at = begin;
   report.took = nanoseconds(os::monotonic_now_ns()) - begin;
   report.verdict = verdict_of(report);

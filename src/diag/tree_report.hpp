@@ -67,7 +67,8 @@ struct ProcessReport {
   double busy = 0;                 ///< Of all its threads.
   std::optional<int> wait_status;  ///< Of one that has ended and was not waited for.
   std::vector<ThreadReport> threads;
-  std::string note;  ///< Why there are no stacks.
+  std::string note;         ///< Why there are no stacks.
+  std::string stacks_note;  ///< Why it has not taken them itself, if it was to.
   std::optional<StrataReport> strata;
   bool is_python = false;
   std::string python;
@@ -94,6 +95,10 @@ struct TreeReport {
   std::chrono::nanoseconds taken_at{0};  ///< CLOCK_MONOTONIC.
   std::chrono::nanoseconds window{0};    ///< Between the two looks.
   std::chrono::nanoseconds took{0};      ///< In all.
+  /// Of that, all stacks; and of that, until the last was copied: the rest is finding the frames
+  /// and naming them.
+  std::chrono::nanoseconds stacks_took{0};
+  std::chrono::nanoseconds copying_took{0};
   std::vector<ProcessReport> processes;  ///< Depth first, so that each stands below its parent.
   std::vector<DeadReport> dead;          ///< In the order in which they ended.
   std::vector<std::string> verdict;      ///< One finding a line; never empty.
@@ -106,6 +111,10 @@ struct CollectOptions {
   std::chrono::milliseconds limit{20'000};  ///< In all; what is not there by then is left out.
   std::size_t events = 20;                  ///< Of the flight recorder, of each process.
   pid_t leave_out = 0;                      ///< This process and what is below it.
+  /// StackTaker::process: those that can take the stacks of their threads are asked to; of the
+  /// others they are taken from outside.
+  StackTaker stacks = StackTaker::outside;
+  std::chrono::milliseconds stacks_limit{500};  ///< Until then they must have done so.
 };
 
 /// Of a process and all below it. No processes if it does not exist.

@@ -17,6 +17,7 @@
 #include "os/deadline.hpp"
 #include "strata/error.hpp"
 #include "trace/crash_handler.hpp"
+#include "trace/stack_board.hpp"
 
 namespace strata::node {
 namespace {
@@ -95,15 +96,18 @@ void Lifeline::end_what_hangs() const noexcept {
 }
 
 void Lifeline::run() noexcept {
-  std::array<pollfd, 2> watched{
-      pollfd{.fd = kLifelineFd, .events = POLLIN, .revents = 0},
-      pollfd{.fd = shared->signals->fd(), .events = POLLIN, .revents = 0}};
+  trace::StackBoard& stacks = trace::StackBoard::of_process();
+  std::array<pollfd, 3> watched{pollfd{.fd = kLifelineFd, .events = POLLIN, .revents = 0},
+                                pollfd{.fd = shared->signals->fd(), .events = POLLIN, .revents = 0},
+                                pollfd{.fd = stacks.request_fd(), .events = POLLIN, .revents = 0}};
   for (;;) {
-    watched[0].revents = watched[1].revents = 0;
+    for (pollfd& each : watched)
+      each.revents = 0;
     const bool hurry = stop_since_ns != 0;
     (void)poll(watched.data(), watched.size(), hurry ? kLookMs / 10 : kLookMs);
     if (watched[1].revents != 0 && shared->signals->take().contains(SIGTERM)) stop(Stop::now);
     if (watched[0].revents != 0) take_messages();
+    if (watched[2].revents != 0) stacks.answer();
     end_what_hangs();
   }
 }

@@ -1,5 +1,6 @@
-// The lifeline thread of a worker process: answers "what are you doing", takes "stop", and ends the
-// process when its parent has died.
+// The lifeline thread of a worker process: answers "what are you doing", takes "stop", ends the
+// process when its parent has died, and takes the stacks of all threads when a report asks for them
+// (trace/stack_board.hpp).
 //
 // It must get by while the main thread spins, or holds the lock of malloc, of the loader or of
 // stdio. So it takes no lock, allocates nothing, and calls nothing that does: it reads and writes

@@ -28,6 +28,7 @@
 #include "strata/error.hpp"
 #include "trace/crash_handler.hpp"
 #include "trace/recorder.hpp"
+#include "trace/stack_board.hpp"
 #include "trace/state_board.hpp"
 
 namespace strata::node {
@@ -116,6 +117,7 @@ void WorkerMain::attach() {
   shared_->signals =
       std::make_unique<os::SignalEvents>(std::initializer_list<int>{SIGTERM, SIGINT, SIGHUP});
   trace::StateBoard::of_process().open();
+  trace::StackBoard::of_process().open();
   start_lifeline_thread(*shared_);
   base::fault_point("worker.lifeline_started");
   shared_->messages->hello();

@@ -5,22 +5,61 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+
 namespace strata::trace {
+namespace {
+
+/// Containers forbid the system call here and there; this file is the other way to the same.
+long read_from_file(std::uint64_t address, void* to, std::size_t bytes) noexcept {
+  const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const long got = syscall(SYS_pread64, fd, to, bytes, address);
+  syscall(SYS_close, fd);
+  return got;
+}
+
+/// An address is a number here, never followed.
+void* as_pointer(std::uint64_t address) noexcept {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+}  // namespace
 
 bool read_memory(std::uint64_t address, void* to, std::size_t bytes) noexcept {
   const iovec local{to, bytes};
-  // An address is a number here, never followed.
-  const iovec remote{reinterpret_cast<void*>(address), bytes};  // NOLINT(performance-no-int-to-ptr)
+  const iovec remote{as_pointer(address), bytes};
   const auto wanted = static_cast<long>(bytes);
   if (syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0) == wanted) {
     return true;
   }
-  // Containers forbid that call here and there; this file is the other way to the same.
-  const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const long got = syscall(SYS_pread64, fd, to, bytes, address);
-  syscall(SYS_close, fd);
-  return got == wanted;
+  return read_from_file(address, to, bytes) == wanted;
+}
+
+std::size_t read_memory_up_to(std::uint64_t address, void* to, std::size_t bytes) noexcept {
+  // The call reads an element as a whole or not at all, so each is a page.
+  constexpr std::uint64_t kPage = 4096;
+  std::array<iovec, 64> pages;
+  std::size_t done = 0;
+  while (done < bytes) {
+    std::size_t count = 0;
+    std::size_t asked = 0;
+    for (; count < pages.size() && done + asked < bytes; ++count) {
+      const std::uint64_t at = address + done + asked;
+      const std::size_t size = std::min<std::size_t>(kPage - at % kPage, bytes - done - asked);
+      pages[count] = {as_pointer(at), size};
+      asked += size;
+    }
+    char* const into = static_cast<char*>(to) + done;
+    const iovec local{into, asked};
+    long got =
+        syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, pages.data(), count, 0);
+    if (got <= 0) got = read_from_file(address + done, into, asked);
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
 }
 
 }  // namespace strata::trace

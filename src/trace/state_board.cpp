@@ -1,16 +1,10 @@
 #include "trace/state_board.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <array>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/exception_text.hpp"
-#include "os/memfd.hpp"
-#include "os/system_error.hpp"
 #include "trace/text_words.hpp"
 
 namespace strata::trace {
@@ -41,29 +35,8 @@ StateBoard& StateBoard::of_process() {
 void StateBoard::open() noexcept {
   std::call_once(opened_, [this] {
     try {
-      os::UniqueFd memory = os::make_memfd(kStateName, sizeof(StateLayout));
-      os::Mapping mapping = os::Mapping::shared(memory.get(), sizeof(StateLayout));
-      int ends[2];
-      if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) os::throw_errno("making a pipe");
-      os::UniqueFd read_end(ends[0]);
-      os::UniqueFd write_end(ends[1]);
-      struct stat pipe = {};
-      if (::fstat(read_end.get(), &pipe) != 0) os::throw_errno("looking at a pipe");
-      // Relaxed up to the magic number, which is what a reader looks at first.
-      constexpr auto kRelaxed = std::memory_order_relaxed;
-      // The file is all zeros at first, which is what every word begins with.
-      auto* const layout = std::launder(reinterpret_cast<StateLayout*>(mapping.data()));
-      layout->pid.store(static_cast<std::uint64_t>(::getpid()), kRelaxed);
-      layout->pipe_inode.store(pipe.st_ino, kRelaxed);
-      layout->pipe_fd.store(static_cast<std::uint32_t>(write_end.get()), kRelaxed);
-      layout->layout_bytes.store(sizeof(StateLayout), kRelaxed);
-      layout->version.store(kStateVersion, kRelaxed);
-      layout->magic.store(kStateMagic, std::memory_order_release);
-      memory_ = std::move(memory);
-      mapping_ = std::move(mapping);
-      write_end_ = std::move(write_end);
-      layout_ = layout;
-      read_end_ = std::move(read_end);
+      door_ = RequestDoor::open(kStateDoor);
+      layout_ = std::launder(reinterpret_cast<StateLayout*>(door_.data()));
     } catch (const std::exception&) {
       // Reports do without what this process would say.
     }
@@ -71,12 +44,8 @@ void StateBoard::open() noexcept {
 }
 
 void StateBoard::answer() noexcept {
-  std::array<char, 256> requests{};
   const std::lock_guard lock(mutex_);
-  bool any = false;
-  while (::read(read_end_.get(), requests.data(), requests.size()) > 0)
-    any = true;
-  if (!any) return;
+  if (!door_.take_requests()) return;
   try {
     // Names are whatever bytes users gave.
     publish(describe_locked().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -89,11 +58,11 @@ void StateBoard::publish(const std::string& text) noexcept {
   const std::string_view kept = text.size() <= kStateBytes
                                     ? std::string_view(text)
                                     : R"({"problem": "what it has to say is too long"})";
-  const auto odd = begin_change(layout_->sequence);
+  const auto odd = begin_change(layout_->door.sequence);
   store_text(layout_->text, kept);
-  layout_->answers.store(layout_->answers.load(std::memory_order_relaxed) + 1,
-                         std::memory_order_relaxed);
-  end_change(layout_->sequence, odd);
+  layout_->door.answers.store(layout_->door.answers.load(std::memory_order_relaxed) + 1,
+                              std::memory_order_relaxed);
+  end_change(layout_->door.sequence, odd);
 }
 
 nlohmann::json StateBoard::describe() {

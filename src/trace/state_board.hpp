@@ -3,7 +3,7 @@
 // Parts (engines, chips, Workers) put themselves on the board. A thread that sleeps in poll or
 // epoll anyway, and that no task can hang (the service thread of a worker process, the supervisor
 // elsewhere), watches request_fd() and calls answer(), which asks each part and publishes the whole
-// as JSON; see state_layout.hpp. state_request.hpp is the other side.
+// as JSON; see request_door.hpp. state_request.hpp is the other side.
 //
 // Costs nothing while nobody asks: no thread, no timer, nothing on the way of a task.
 //
@@ -22,8 +22,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "os/mapping.hpp"
-#include "os/unique_fd.hpp"
 #include "trace/state_layout.hpp"
 
 namespace strata::trace {
@@ -64,7 +62,7 @@ class StateBoard {
   /// be had, nobody can: then request_fd() is -1.
   void open() noexcept;
   /// Readable when somebody has asked; -1 before open().
-  [[nodiscard]] int request_fd() const noexcept { return read_end_.get(); }
+  [[nodiscard]] int request_fd() const noexcept { return door_.request_fd(); }
   /// Answers all requests that are there. Nothing happens if there is none.
   void answer() noexcept;
 
@@ -80,10 +78,7 @@ class StateBoard {
   [[nodiscard]] nlohmann::json describe_locked();
 
   // --- Constant once open() has returned ---
-  os::UniqueFd memory_;
-  os::UniqueFd read_end_;
-  os::UniqueFd write_end_;
-  os::Mapping mapping_;
+  RequestDoor door_;
   StateLayout* layout_ = nullptr;
 
   std::once_flag opened_;

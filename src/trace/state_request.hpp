@@ -1,13 +1,11 @@
-// StateRequest: asks another process what its runtime is at; see state_layout.hpp.
+// StateRequest: asks another process what its runtime is at; see request_door.hpp.
 //
 // The process is not waited for: ask several, do something else, and then look who has answered.
 //
 // Thread safety: a value; const members from any thread.
 //
 // Invariants
-//   (1) Nothing but a byte into a pipe of the very process reaches it, so one that is no Strata
-//       process, or that got the number of one, does not notice.
-//   (2) Whatever the process does to the memory, a reader neither crashes nor waits.
+//   (1) Whatever the process does to the memory, a reader neither crashes nor waits.
 #pragma once
 
 #include <sys/types.h>

@@ -20,23 +20,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-nlohmann::json dump_of(pid_t pid, std::vector<std::string> options = {}) {
-  options.insert(options.begin(), {"dump", std::to_string(pid), "--json"});
-  const Program::Result result = strata_command(options);
-  EXPECT_EQ(result.code(), 0) << result.err;
-  return result.code() == 0 ? nlohmann::json::parse(result.out) : nlohmann::json();
-}
-
 std::vector<std::string> deaths(int workers, int count) {
   return {diag_program("pool_program"), "deaths", std::to_string(workers), std::to_string(count)};
-}
-
-/// The process at a path of the tree; null if none is told.
-nlohmann::json worker_of(const nlohmann::json& report, const std::string& path) {
-  for (const auto& process : report.at("processes")) {
-    if (process.at("strata").is_object() && process.at("strata").at("path") == path) return process;
-  }
-  return nullptr;
 }
 
 TEST(DeadWorker, IsToldWithItsEndItsTaskAndItsLastEvents) {
@@ -59,7 +44,7 @@ TEST(DeadWorker, IsToldWithItsEndItsTaskAndItsLastEvents) {
   }
   EXPECT_THAT(kinds, AllOf(Contains("state_transition"), Contains("task_start")));
   // The living are told as ever, and the one in its place is another.
-  EXPECT_NE(worker_of(report, "pools/sub[1]").at("pid"), dead.at("pid"));
+  EXPECT_NE(at_path(report, "pools/sub[1]").at("pid"), dead.at("pid"));
   for (const auto& process : report.at("processes"))
     EXPECT_NE(process.at("pid"), dead.at("pid"));
 }
@@ -107,7 +92,7 @@ TEST(DeadWorker, TheLastSixteenAreKeptInTheOrderInWhichTheyDied) {
 TEST(DeadWorker, ThatIsNotYetBuriedIsTheZombieWithItsRecord) {
   Program program(deaths(1, 0));
   program.wait_for_output("ready");
-  const auto worker = worker_of(dump_of(program.pid()), "pools/sub[0]");
+  const auto worker = at_path(dump_of(program.pid()), "pools/sub[0]");
   ASSERT_TRUE(worker.is_object());
   const pid_t pid = worker.at("pid");
   program.send(SIGSTOP);
@@ -123,7 +108,7 @@ TEST(DeadWorker, ThatIsNotYetBuriedIsTheZombieWithItsRecord) {
   const nlohmann::json report = dump_of(program.pid());
   program.send(SIGCONT);
   EXPECT_THAT(report.at("dead"), IsEmpty());
-  const auto dead = worker_of(report, "pools/sub[0]");
+  const auto dead = at_path(report, "pools/sub[0]");
   ASSERT_TRUE(dead.is_object());
   EXPECT_EQ(dead.at("pid"), pid);
   EXPECT_EQ(dead.at("ended"), "killed by signal 9 (killed)");

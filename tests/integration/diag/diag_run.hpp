@@ -45,6 +45,22 @@ inline Executed execute(std::vector<std::string> options, const std::vector<std:
   return executed;
 }
 
+/// `strata dump` of a process, as JSON; null, and a failure of the test, if there was none.
+inline nlohmann::json dump_of(pid_t pid, std::vector<std::string> options = {}) {
+  options.insert(options.begin(), {"dump", std::to_string(pid), "--json"});
+  const Program::Result result = strata_command(options);
+  EXPECT_EQ(result.code(), 0) << result.err;
+  return result.code() == 0 ? nlohmann::json::parse(result.out) : nlohmann::json();
+}
+
+/// The process of a report at a path of its Strata tree; null if there is none.
+inline nlohmann::json at_path(const nlohmann::json& report, const std::string& path) {
+  for (const auto& process : report.at("processes")) {
+    if (process.at("strata").is_object() && process.at("strata").at("path") == path) return process;
+  }
+  return nullptr;
+}
+
 /// The stuck program, with its steps, and the variant of it that is meant.
 inline std::vector<std::string> stuck(std::vector<std::string> steps,
                                       const std::string& variant = "stuck_program") {

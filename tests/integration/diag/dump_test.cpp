@@ -24,12 +24,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-nlohmann::json dump_of(pid_t pid) {
-  const Program::Result result = strata_command({"dump", std::to_string(pid), "--json"});
-  EXPECT_EQ(result.code(), 0) << result.err;
-  return result.code() == 0 ? nlohmann::json::parse(result.out) : nlohmann::json();
-}
-
 TEST(StrataDump, AProcessThatDoesNotExistIsTold) {
   // The largest number that a pid can have at all.
   const Program::Result result = strata_command({"dump", "4194304"});

@@ -3,12 +3,12 @@
 //   pool_program deaths WORKERS COUNT
 //       runs COUNT tasks that end their worker by _exit(7), in turn on each of the workers, says
 //       "ready", and waits for ever.
-//   pool_program pools WORKERS THREADS
+//   pool_program pools|spins WORKERS THREADS
 //       each worker has one task with so many threads in stuck_in_a_pool(), one that blocks all
-//       signals, in stuck_behind_a_mask(), one in sleeps_for_good(), and one that computes without
-//       end, in stuck_in_a_spin(). Says "ready" once they are all there. SIGUSR1 to the program
-//       lets them go; then it says "sum N, disturbed M": how many threads ended as they should, and
-//       how many sleeps were cut short.
+//       signals, in stuck_behind_a_mask(), and one in sleeps_for_good(); for `spins` also one that
+//       computes without end, in stuck_in_a_spin(). Says "ready" once they are all there. SIGUSR1
+//       to the program lets them go; then it says "sum N, disturbed M": how many threads ended as
+//       they should, and how many sleeps were cut short.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -88,6 +88,7 @@ const strata::WorkerFunction fall("fall", [](strata::WorkerTask&) { ::_exit(7); 
 const strata::WorkerFunction fill_pool("fill_pool", [](strata::WorkerTask& task) {
   auto* const words = task.data<std::int64_t>(0);
   const auto count = task.scalar<std::int64_t>(0);
+  const bool spins = task.scalar<std::int64_t>(1) != 0;
   const auto run = [words](auto function) {
     return std::thread([words, function] {
       word(words, Word::begun).fetch_add(1);
@@ -100,7 +101,7 @@ const strata::WorkerFunction fill_pool("fill_pool", [](strata::WorkerTask& task)
   for (std::int64_t i = 0; i < count; ++i)
     pool.push_back(run(stuck_in_a_pool));
   pool.push_back(run(stuck_behind_a_mask));
-  pool.push_back(run(stuck_in_a_spin));
+  if (spins) pool.push_back(run(stuck_in_a_spin));
   std::thread([words] {
     word(words, Word::begun).fetch_add(1);
     (void)sleeps_for_good();
@@ -141,7 +142,7 @@ strata::WorkerOptions options_for(unsigned workers) {
     ::pause();
 }
 
-int pools(unsigned workers, unsigned threads) {
+int pools(unsigned workers, unsigned threads, bool spins) {
   sigset_t go;
   sigemptyset(&go);
   sigaddset(&go, SIGUSR1);
@@ -154,9 +155,10 @@ int pools(unsigned workers, unsigned threads) {
   const strata::Run run = worker.submit([&](strata::Orchestration& o) {
     for (unsigned i = 0; i < workers; ++i)
       o.submit(strata::Call(callable), no_dep(inout(shared.tensor(strata::DType::int64, {kWords}))),
-               strata::scalar(std::int64_t{threads}), on(worker.sub(i)), strata::named("fills"));
+               strata::scalar(std::int64_t{threads}), strata::scalar(std::int64_t{spins}),
+               on(worker.sub(i)), strata::named("fills"));
   });
-  wait_for(words, Word::begun, std::int64_t{workers} * (threads + 3));
+  wait_for(words, Word::begun, std::int64_t{workers} * (threads + (spins ? 3 : 2)));
   say("ready");
   int signal = 0;
   (void)sigwait(&go, &signal);
@@ -175,7 +177,8 @@ int main(int argc, char** argv) {
   const auto number = [&](int i) {
     return static_cast<unsigned>(std::strtoul(argv[i], nullptr, 10));
   };
-  if (std::string_view(argv[1]) == "deaths") deaths(number(2), number(3));
-  if (std::string_view(argv[1]) == "pools") return pools(number(2), number(3));
+  const std::string_view what = argv[1];
+  if (what == "deaths") deaths(number(2), number(3));
+  if (what == "pools" || what == "spins") return pools(number(2), number(3), what == "spins");
   return 2;
 }

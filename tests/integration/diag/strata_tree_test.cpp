@@ -16,14 +16,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-/// The process of a report at a path of the tree; null if there is none.
-nlohmann::json at_path(const nlohmann::json& report, const std::string& path) {
-  for (const auto& process : report.at("processes")) {
-    if (process.at("strata").is_object() && process.at("strata").at("path") == path) return process;
-  }
-  return nullptr;
-}
-
 TEST(StrataTreeReport, TheHangingTaskItsWorkerAndItsFunctionAreNamed) {
   // A stdin that stays open, or the program would end.
   const Executed executed = execute({"--timeout", "3", "--grace", "1"},

@@ -72,10 +72,15 @@ std::vector<std::string> functions(const NativeStack& stack) {
   return names;
 }
 
+ProcessStacks stacks_from_outside(pid_t pid) {
+  FrameNames names;
+  return stacks_of(pid, os::Deadline::after(10s), names);
+}
+
 TEST(NativeStack, NamesFunctionsFilesAndLinesFromOutside) {
   Reader reader;
   ASSERT_TRUE(reader.waits());
-  const ProcessStacks stacks = stacks_of(reader.pid(), os::Deadline::after(10s));
+  const ProcessStacks stacks = stacks_from_outside(reader.pid());
   EXPECT_EQ(stacks.note, "");
   ASSERT_EQ(stacks.threads.size(), 1U);
   const NativeStack& stack = stacks.threads.begin()->second;
@@ -89,11 +94,28 @@ TEST(NativeStack, NamesFunctionsFilesAndLinesFromOutside) {
   EXPECT_GT(stack.held.count(), 0);
 }
 
+TEST(NativeStack, NamesThatWereFoundForAnotherProcessAreTheSameForThis) {
+  Reader first;
+  Reader second;
+  ASSERT_TRUE(first.waits() && second.waits());
+  const auto texts = [](pid_t pid, FrameNames& names) {
+    std::vector<std::string> all;
+    const ProcessStacks stacks = stacks_of(pid, os::Deadline::after(10s), names);
+    for (const trace::StackFrame& frame : stacks.threads.at(pid).frames)
+      all.push_back(trace::to_text(frame, 0));
+    return all;
+  };
+  FrameNames of_both;
+  FrameNames of_second;
+  EXPECT_THAT(texts(first.pid(), of_both), Contains(HasSubstr("strata_test_read_forever")));
+  EXPECT_EQ(texts(second.pid(), of_both), texts(second.pid(), of_second));
+}
+
 TEST(NativeStack, TheSystemCallGoesOnAsIfNothingHadBeen) {
   Reader reader;
   ASSERT_TRUE(reader.waits());
   for (int i = 0; i < 20; ++i)
-    EXPECT_EQ(stacks_of(reader.pid(), os::Deadline::after(10s)).threads.size(), 1U);
+    EXPECT_EQ(stacks_from_outside(reader.pid()).threads.size(), 1U);
   EXPECT_EQ(reader.answer(42), 42);
 }
 
@@ -101,7 +123,7 @@ TEST(NativeStack, AProcessThatDoesNotExistOrHasEndedIsSaid) {
   test::ForkedChild child([] { return 0; });
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT), 0);
-  const ProcessStacks stacks = stacks_of(child.pid(), os::Deadline::after(10s));
+  const ProcessStacks stacks = stacks_from_outside(child.pid());
   EXPECT_TRUE(stacks.threads.empty());
   // Nobody but its parent has waited for it.
   EXPECT_EQ(child.wait(), 0);
@@ -116,7 +138,7 @@ TEST(StoppedThread, AStoppedProcessStaysStoppedAfterwards) {
   };
   ASSERT_TRUE(test::within(5s, [&] { return state() == 'T'; }));
   for (int i = 0; i < 5; ++i) {
-    const ProcessStacks stacks = stacks_of(reader.pid(), os::Deadline::after(10s));
+    const ProcessStacks stacks = stacks_from_outside(reader.pid());
     ASSERT_EQ(stacks.threads.size(), 1U);
     EXPECT_THAT(functions(stacks.threads.begin()->second), Contains("strata_test_read_forever"));
     EXPECT_TRUE(test::within(5s, [&] { return state() == 'T'; }));

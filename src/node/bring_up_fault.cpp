@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "base/duration_text.hpp"
 
@@ -31,9 +33,25 @@ struct Culprit {
   std::string text;
 };
 
+/// Of the ranks that are this far, the only one that is not where all the others are; there must be
+/// two of those at least.
+std::optional<std::uint32_t> odd_one_out(const std::vector<RankProgress>& ranks,
+                                         const std::vector<std::string>& places, int far) {
+  std::map<std::string, std::vector<std::uint32_t>> by_place;
+  for (std::uint32_t rank = 0; rank < places.size(); ++rank) {
+    if (distance(ranks[rank]) == far) by_place[places[rank]].push_back(rank);
+  }
+  if (by_place.size() != 2) return std::nullopt;
+  const auto& [fewer, more] =
+      std::minmax(by_place.begin()->second, by_place.rbegin()->second,
+                  [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  if (fewer.size() != 1 || more.size() < 2) return std::nullopt;
+  return fewer.front();
+}
+
 Culprit find_culprit(const std::vector<RankProgress>& ranks,
                      const std::vector<CommunicatorState::Death>& deaths,
-                     std::chrono::milliseconds limit) {
+                     std::chrono::milliseconds limit, const std::vector<std::string>& places) {
   for (const auto& death : deaths) {
     if (death.by_itself) return {death.rank, death.why};
   }
@@ -52,13 +70,19 @@ Culprit find_culprit(const std::vector<RankProgress>& ranks,
   const auto behind = std::min_element(
       ranks.begin(), ranks.end(),
       [](const RankProgress& a, const RankProgress& b) { return distance(a) < distance(b); });
-  return {of(&*behind), "it did not come through within " + base::duration_text(limit)};
+  const std::string late = "it did not come through within " + base::duration_text(limit);
+  if (const auto odd = odd_one_out(ranks, places, distance(*behind)))
+    return {*odd, late + ", and it alone is not where the others wait"};
+  return {of(&*behind), late};
 }
 
-std::string place_of(const RankProgress& rank) {
+std::string place_of(const RankProgress& rank, const std::string& in_kernel) {
   if (is_prepared(rank)) return "prepared";
   if (rank.through) return "through";
-  return rank.step ? "in " + std::string(name_of(*rank.step)) : std::string("not begun");
+  if (!rank.step) return "not begun";
+  std::string text = "in " + std::string(name_of(*rank.step));
+  if (!in_kernel.empty()) text += " (" + in_kernel + ")";
+  return text;
 }
 
 }  // namespace
@@ -73,12 +97,13 @@ bool was_gone_before(const comm::BringUpBoard& board,
 BringUpFailed bring_up_failed(const std::vector<std::string>& paths,
                               const comm::BringUpBoard& board,
                               const std::vector<CommunicatorState::Death>& deaths, Step first,
-                              std::chrono::milliseconds limit) {
+                              std::chrono::milliseconds limit,
+                              const std::vector<std::string>& places) {
   std::vector<RankProgress> ranks;
   ranks.reserve(paths.size());
   for (std::uint32_t rank = 0; rank < paths.size(); ++rank)
     ranks.push_back(board.progress(rank));
-  const Culprit culprit = find_culprit(ranks, deaths, limit);
+  const Culprit culprit = find_culprit(ranks, deaths, limit, places);
   const Step step = ranks[culprit.rank].step.value_or(first);
   std::string text = fmt::format(
       "the ranks of a domain could not be brought together: rank {} of {} ({}) failed in step "
@@ -86,7 +111,7 @@ BringUpFailed bring_up_failed(const std::vector<std::string>& paths,
       culprit.rank, paths.size(), paths[culprit.rank], name_of(step), culprit.text);
   for (std::uint32_t rank = 0; rank < paths.size(); ++rank)
     text += fmt::format("{} rank {} ({}) {}", rank == 0 ? "" : ",", rank, paths[rank],
-                        place_of(ranks[rank]));
+                        place_of(ranks[rank], rank < places.size() ? places[rank] : ""));
   return {culprit.rank, step, text};
 }
 

@@ -125,12 +125,28 @@ void Communicators::process_gone(LaneId chip, const WorkerFault& cause, Ended ho
   }
 }
 
+void Communicators::about_to_end(LaneId chip, const std::function<std::string(LaneId)>& look) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& list : lists_) {
+    const auto& chips = list->chips;
+    const auto at = std::find(chips.begin(), chips.end(), chip);
+    if (at == chips.end() || !list->places.empty()) continue;
+    const auto rank = static_cast<std::uint32_t>(at - chips.begin());
+    const auto progress = BringUpBoard(list->range.data).progress(rank);
+    if (!progress.step || progress.through) continue;  // It is for another task.
+    list->places.reserve(chips.size());
+    for (const LaneId each : chips)
+      list->places.push_back(look(each));
+  }
+}
+
 // ---- Work on a list -----------------------------------------------------------------------------
 
 /// What follows is told of by what happens from here on.
 void Communicators::begin(CommunicatorState& list) {
   const std::lock_guard lock(mutex_);
   list.deaths.clear();
+  list.places.clear();
   BringUpBoard(list.range.data)
       .reset(static_cast<std::uint32_t>(list.chips.size()), backend_.to_text());
 }
@@ -170,14 +186,16 @@ void Communicators::run(CommunicatorState& list, Step first, std::chrono::millis
 void Communicators::fail(CommunicatorState& list, Step first, std::chrono::milliseconds limit,
                          const RunFailed& failed) {
   std::vector<Death> deaths;
+  std::vector<std::string> places;
   {
     const std::lock_guard lock(mutex_);
     list.up = false;
     deaths = list.deaths;
+    places = list.places;
   }
   if (deaths.empty()) deaths = deaths_before(list, failed);
   const BringUpBoard board(list.range.data);
-  const BringUpFailed error = bring_up_failed(list.paths, board, deaths, first, limit);
+  const BringUpFailed error = bring_up_failed(list.paths, board, deaths, first, limit, places);
   const bool was_gone = was_gone_before(board, deaths);
   leave_where_up(list, deaths);
   if (was_gone) throw RankWasGone(error);

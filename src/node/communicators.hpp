@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,9 @@ struct CommunicatorState {
   bool up = false;
   std::vector<Death> deaths;
   Death last_death;  ///< Of all that there ever were.
+  /// By rank, where its process was in the kernel when the first one was to be ended since its rank
+  /// did not stop; empty if that has not happened since work on the list began.
+  std::vector<std::string> places;
 };
 
 class Communicators {
@@ -94,6 +98,9 @@ class Communicators {
   /// The supervisor's: the chip's process is gone.
   enum class Ended : bool { by_itself, for_it_was_cancelled };
   void process_gone(LaneId chip, const WorkerFault& cause, Ended how);
+  /// The same: the chip's process is about to be ended since its task did not stop. `look` says
+  /// where the process of a chip is.
+  void about_to_end(LaneId chip, const std::function<std::string(LaneId)>& look);
   /// Whether destroy_all() does what the end of the processes would not.
   [[nodiscard]] bool leaves_something() const noexcept { return backend_.leaves_something(); }
 

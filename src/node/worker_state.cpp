@@ -14,6 +14,7 @@
 #include "node/worker_process.hpp"
 #include "node/worker_progress.hpp"
 #include "os/cgroup.hpp"
+#include "os/procfs.hpp"
 #include "os/spawn.hpp"
 #include "strata/error.hpp"
 #include "strata/platform.hpp"
@@ -639,10 +640,25 @@ os::Deadline WorkerState::look_at_limits(std::size_t child, std::optional<std::s
   if (overdue) {
     end = overdue->why;
     overdue_[child] = true;
+    if (specs_[child].kind == "chip") {
+      communicators_.about_to_end(endpoints_[child]->lane(),
+                                  [this](LaneId lane) { return place_of(lane); });
+    }
   }
   const std::string broken = endpoints_[child]->broken();
   if (!broken.empty()) end = "broke its mailbox: " + broken;
   return next;
+}
+
+/// Where in the kernel the process behind a lane is.
+std::string WorkerState::place_of(LaneId lane) {
+  const std::vector<ProcessStatus> all = supervisor_->processes();
+  for (std::size_t child = 0; child < all.size(); ++child) {
+    if (endpoints_[child]->lane() != lane) continue;
+    const std::string channel = os::wait_channel(all[child].pid);
+    return channel.empty() ? "running" : channel;
+  }
+  return {};
 }
 
 std::string WorkerState::task_in_hand(std::size_t child) {

@@ -128,6 +128,7 @@ class WorkerState final : public SupervisorClient {
   /// nothing if it is closed.
   std::optional<std::uint64_t> begin_stop(std::chrono::milliseconds limit, bool by_cancel);
   [[nodiscard]] nlohmann::json describe();
+  [[nodiscard]] std::string place_of(LaneId lane);
   [[nodiscard]] CallableId known_callable(const nlohmann::json& id) const;
 
   const WorkerOptions options_;

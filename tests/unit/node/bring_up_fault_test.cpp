@@ -27,9 +27,10 @@ class BringUpFault : public testing::Test {
 
   /// Rank `rank` has done all before `step` and is in it.
   void is_in(std::uint32_t rank, Step step) { board_.begin(rank, step); }
-  [[nodiscard]] BringUpFailed error(const std::vector<CommunicatorState::Death>& deaths = {}) {
+  [[nodiscard]] BringUpFailed error(const std::vector<CommunicatorState::Death>& deaths = {},
+                                    const std::vector<std::string>& places = {}) {
     return bring_up_failed({"node/chip[0]", "node/chip[5]", "node/chip[2]"}, board_, deaths,
-                           Step::load_library, std::chrono::milliseconds(250));
+                           Step::load_library, std::chrono::milliseconds(250), places);
   }
 
   struct Free {
@@ -85,6 +86,24 @@ TEST_F(BringUpFault, OfNobodyIsThatOfWhoeverIsFurthestBehind) {
   is_in(2, Step::barrier);
   EXPECT_EQ(error().rank(), 1U);
   EXPECT_THAT(error().what(), HasSubstr("did not come through within 250 ms"));
+}
+
+TEST_F(BringUpFault, IsThatOfTheOnlyRankThatDoesNotWaitAsTheOthersDo) {
+  for (const std::uint32_t rank : {0U, 1U, 2U})
+    is_in(rank, Step::init);
+  const BringUpFailed fault = error({}, {"futex_wait_queue", "futex_wait_queue", "running"});
+  EXPECT_EQ(fault.rank(), 2U);
+  EXPECT_THAT(fault.what(), AllOf(HasSubstr("did not come through within 250 ms, and it alone"),
+                                  HasSubstr("rank 1 (node/chip[5]) in init (futex_wait_queue)"),
+                                  HasSubstr("rank 2 (node/chip[2]) in init (running)")));
+  // Nothing can be said of these.
+  for (const std::vector<std::string>& places :
+       {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "c"}, {}}) {
+    EXPECT_THAT(error({}, places).what(), Not(HasSubstr("it alone")));
+  }
+  // A rank that is further does not count, so there is no majority.
+  is_in(0, Step::barrier);
+  EXPECT_THAT(error({}, {"a", "a", "b"}).what(), Not(HasSubstr("it alone")));
 }
 
 TEST_F(BringUpFault, InTheRootInformationIsNotThatOfThoseWhoWaitForIt) {

@@ -105,6 +105,17 @@ void add_life(std::vector<Series>& all, const Maker& make) {
                  .contenders = {make.strata("death:root", kChips)}});
 }
 
+void add_dump(std::vector<Series>& all, const Maker& make) {
+  constexpr unsigned kProcesses = 10;
+  all.push_back({.name = "node/dump/10x20",
+                 .says =
+                     "a report of 10 workers with 20 threads each: stacks by themselves, beside "
+                     "those from outside",
+                 .contenders = {make.strata("dump:own", kProcesses),
+                                make.other("outside", "dump:outside", kProcesses)},
+                 .rounds = 3});
+}
+
 }  // namespace
 
 void add_node_series(std::vector<Series>& all, double budget_ms) {
@@ -118,6 +129,7 @@ void add_node_series(std::vector<Series>& all, double budget_ms) {
                                  }}}});
   add_crowded(all, make);
   add_life(all, make);
+  add_dump(all, make);
   all.push_back({.name = "node/recorder",
                  .says = "what recording costs: an event, a task with its two events",
                  .contenders = {{"", [] { return measure_lines("trace", {}, "ns"); }}}});

@@ -10,7 +10,8 @@
 //     that the kernel ends behind any handler (nanosleep, poll, epoll_wait, pause, a futex with a
 //     time-out, ...: signal(7)) are left alone, and told as such. A thread that enters such a call
 //     between that look and the signal has it return EINTR, once each time somebody asks; so has
-//     one that receives or accepts with a time-out set on its socket.
+//     one that receives or accepts with a time-out set on its socket. A long write or recv() that
+//     is half done returns what it has done.
 //   - Threads that block the signal are left alone, and told as such.
 //   - The signal is taken: stack_signal(). A program that has a handler of its own for it keeps it:
 //     then no thread is interrupted. One that installs it later takes the signal away from us.

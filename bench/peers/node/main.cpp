@@ -65,6 +65,7 @@ Values measure(std::string_view what, unsigned workers, double budget_ns) {
   }
   if (name == "idle") return measure_idle(workers);
   if (name == "memory") return measure_memory(workers);
+  if (name == "dump") return measure_dump(kind, workers, budget_ns);
   if (name == "bring-up") return measure_bring_up(workers, budget_ns);
   if (name == "create-domain") return measure_create_domain(workers, budget_ns);
   if (what == "death:child") return measure_death_of_child(workers, budget_ns);

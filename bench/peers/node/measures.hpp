@@ -13,6 +13,7 @@
 //   create-domain              a later one
 //   collective:BYTES           all_reduce over all chips, in windows: a run of one, a task, a call
 //                              within a task that runs on all chips
+//   dump:own, dump:outside     a report of workers with 20 threads each, with all stacks
 //   death:child                from SIGKILL of a worker to the error at the caller
 //   death:root                 from SIGKILL of the owner to the end of the last worker
 //
@@ -38,6 +39,9 @@ Callable empty_task();
 Values measure_one(unsigned workers, double budget_ns);
 Values measure_independent(unsigned workers, bool with_tensor, double budget_ns);
 Values measure_chain(unsigned workers, double budget_ns);
+
+// stacks.cpp
+Values measure_dump(std::string_view who, unsigned workers, double budget_ns);
 
 // domains.cpp
 Values measure_bring_up(unsigned workers, double budget_ns);

@@ -1,6 +1,9 @@
 // The tasks of the benchmarks, as a library that worker processes load.
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "comm/plain_waits.hpp"
 #include "strata/communicator.hpp"
 #include "strata/worker_task.hpp"
@@ -11,6 +14,14 @@ STRATA_WORKER_FUNCTION(nothing) {}
 STRATA_WORKER_FUNCTION(sleep_for_ever) {
   for (;;)
     pause();
+}
+
+/// scalar: how many threads. Ends only with its process.
+STRATA_WORKER_FUNCTION(fill_with_threads) {
+  static std::atomic<int> never{0};
+  for (std::int64_t i = 0; i < task.scalar<std::int64_t>(0); ++i)
+    std::thread([] { never.wait(0); }).detach();
+  never.wait(0);
 }
 
 /// in the domain's context, inout a tensor of the window, scalar: how often.

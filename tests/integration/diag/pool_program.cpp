@@ -5,10 +5,12 @@
 //       "ready", and waits for ever.
 //   pool_program pools|spins WORKERS THREADS
 //       each worker has one task with so many threads in stuck_in_a_pool(), one that blocks all
-//       signals, in stuck_behind_a_mask(), and one in sleeps_for_good(); for `spins` also one that
-//       computes without end, in stuck_in_a_spin(). Says "ready" once they are all there. SIGUSR1
-//       to the program lets them go; then it says "sum N, disturbed M": how many threads ended as
-//       they should, and how many sleeps were cut short.
+//       signals, in stuck_behind_a_mask(), one in sleeps_for_good(), and one that holds the locks
+//       of the loader and of stdio, in stuck_with_locks(); for `spins` also one that computes
+//       without end, in stuck_in_a_spin(). Says "ready" once they are all there. SIGUSR1 to the
+//       program lets them go; then it says "sum N, disturbed M": how many threads ended as they
+//       should, and how many sleeps were cut short.
+#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -68,6 +70,17 @@ __attribute__((noinline)) void stuck_behind_a_mask() {
   waits_to_be_let_go();
   turns = turns + 1;
 }
+__attribute__((noinline)) void stuck_with_locks() {
+  flockfile(stdout);
+  (void)dl_iterate_phdr(
+      [](dl_phdr_info*, std::size_t, void*) {
+        waits_to_be_let_go();
+        turns = turns + 1;
+        return 1;
+      },
+      nullptr);
+  funlockfile(stdout);
+}
 __attribute__((noinline)) void stuck_in_a_spin() {
   while (let_go.load() == 0)
     turns = turns + 1;
@@ -83,9 +96,9 @@ __attribute__((noinline)) int sleeps_for_good() {
 
 namespace {
 
-const strata::WorkerFunction fall("fall", [](strata::WorkerTask&) { ::_exit(7); });
+const strata::WorkerFunction kFall("fall", [](strata::WorkerTask&) { ::_exit(7); });
 
-const strata::WorkerFunction fill_pool("fill_pool", [](strata::WorkerTask& task) {
+const strata::WorkerFunction kFillPool("fill_pool", [](strata::WorkerTask& task) {
   auto* const words = task.data<std::int64_t>(0);
   const auto count = task.scalar<std::int64_t>(0);
   const bool spins = task.scalar<std::int64_t>(1) != 0;
@@ -97,10 +110,11 @@ const strata::WorkerFunction fill_pool("fill_pool", [](strata::WorkerTask& task)
     });
   };
   std::vector<std::thread> pool;
-  pool.reserve(static_cast<std::size_t>(count) + 2);
+  pool.reserve(static_cast<std::size_t>(count) + 3);
   for (std::int64_t i = 0; i < count; ++i)
     pool.push_back(run(stuck_in_a_pool));
   pool.push_back(run(stuck_behind_a_mask));
+  pool.push_back(run(stuck_with_locks));
   if (spins) pool.push_back(run(stuck_in_a_spin));
   std::thread([words] {
     word(words, Word::begun).fetch_add(1);
@@ -158,7 +172,7 @@ int pools(unsigned workers, unsigned threads, bool spins) {
                strata::scalar(std::int64_t{threads}), strata::scalar(std::int64_t{spins}),
                on(worker.sub(i)), strata::named("fills"));
   });
-  wait_for(words, Word::begun, std::int64_t{workers} * (threads + (spins ? 3 : 2)));
+  wait_for(words, Word::begun, std::int64_t{workers} * (threads + (spins ? 4 : 3)));
   say("ready");
   int signal = 0;
   (void)sigwait(&go, &signal);

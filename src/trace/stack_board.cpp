@@ -240,7 +240,7 @@ void pause_for_ns(long ns) noexcept {
   syscall(SYS_nanosleep, &time, nullptr);
 }
 
-/// Sends our signal to one thread of this process. False if it has ended.
+/// Sends our signal to one thread of this process. False, with errno, if that can't be done.
 bool interrupt(std::uint32_t thread, std::uint32_t slot, std::uint32_t word) noexcept {
   siginfo_t info = {};
   info.si_signo = stack_signal();
@@ -327,7 +327,9 @@ class Round {
     }
     set(StackStage::asked);
     const auto index = static_cast<std::uint32_t>(slot - layout_.slots.data());
-    if (!interrupt(thread, index, word_of(number_, StackStage::asked))) set(StackStage::gone);
+    if (interrupt(thread, index, word_of(number_, StackStage::asked))) return;
+    // Else this user has as many signals on their way as the system allows.
+    set(errno == ESRCH ? StackStage::gone : StackStage::late);
   }
 
   /// Whether a slot of this round is at that stage.

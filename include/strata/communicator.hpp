@@ -27,6 +27,7 @@
 // Thread safety: a value of the kernel that made it.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -34,6 +35,17 @@
 #include "strata/domain_context.hpp"
 
 namespace strata {
+
+namespace detail {
+/// Where in its own window a rank counts the notifications that it sends: reports name the rank
+/// that has sent fewer than the others.
+inline constexpr std::uint64_t kNotifiedOffset = 1984;
+
+inline void count_notification(const DomainContext& domain) noexcept {
+  auto& count = *reinterpret_cast<std::uint64_t*>(domain.window() + kNotifiedOffset);
+  std::atomic_ref(count).fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace detail
 
 /// Which channel a collective uses, and how it is done.
 struct CollectiveOptions {
@@ -99,6 +111,7 @@ class Communicator {
   void notify(std::uint32_t to, Signal& signal, std::uint32_t value,
               SignalOp op = SignalOp::set) const {
     check_range(&signal, sizeof(Signal));
+    detail::count_notification(*domain_);
     waits().notify(waits(), at(to, &signal), op, value);
   }
   /// Waits for a signal of this rank's window.

@@ -1,10 +1,13 @@
 #include "comm/call.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "comm/signal.hpp"
 #include "os/cpu.hpp"
@@ -112,6 +115,12 @@ std::string describe_record(const CallRecord& record) {
   return text;
 }
 
+/// Where their memory is may differ.
+bool same_call(const CallRecord& a, const CallRecord& b) noexcept {
+  constexpr std::size_t kAgreed = offsetof(CallRecord, in);
+  return std::memcmp(&a, &b, kAgreed) == 0;
+}
+
 }  // namespace
 
 std::string_view name_of(CollectiveKind kind) noexcept {
@@ -138,14 +147,88 @@ std::string_view name_of(CollectiveKind kind) noexcept {
   return "?";
 }
 
-std::string describe(const DomainContext& domain, const WaitReason& reason) {
+namespace {
+
+/// "rank 2 of domain 'tp' waits in all_reduce #3 on channel 0 for"
+std::string who_waits(const DomainContext& domain, const WaitReason& reason) {
   const std::string what =
       reason.kind == CollectiveKind::none
           ? fmt::format("in the exchange of messages on channel {}", reason.channel)
           : fmt::format("in {} #{} on channel {}", name_of(reason.kind), reason.sequence,
                         reason.channel);
-  return fmt::format("rank {} of domain '{}' waits {} for rank {}", domain.rank, domain.name, what,
-                     reason.peer);
+  return fmt::format("rank {} of domain '{}' waits {} for", domain.rank, domain.name, what);
+}
+
+/// Who has come to the call with this number on a channel, and to which. A look from aside: of
+/// calls that go on meanwhile it may be wrong.
+class Arrivals {
+ public:
+  Arrivals(const DomainContext& domain, std::uint32_t channel, std::uint32_t sequence)
+      : channel_(domain, channel), size_(domain.size), sequence_(sequence) {}
+
+  [[nodiscard]] bool is_there(std::uint32_t rank) const {
+    return reached(load(post(rank, sequence_).sequence) & kCountMask, sequence_);
+  }
+  /// "0 (its last call there is #2) and 3 (it has called nothing there)"; "" if all are there.
+  [[nodiscard]] std::string missing() const {
+    std::vector<std::string> names;
+    for (std::uint32_t rank = 0; rank < size_; ++rank) {
+      if (!is_there(rank)) names.push_back(fmt::format("{} ({})", rank, last_of(rank)));
+    }
+    if (names.empty()) return "";
+    const std::string last = std::move(names.back());
+    names.pop_back();
+    if (names.empty()) return "rank " + last;
+    return fmt::format("ranks {} and {}", fmt::join(names, ", "), last);
+  }
+  /// "; rank 1 calls barrier as #3, and this one all_reduce of 8 x float32, sum"; "" if all agree.
+  [[nodiscard]] std::string others_than(std::uint32_t me) const {
+    std::string text;
+    if (!is_there(me)) return text;
+    const CallRecord& own = post(me, sequence_).call;
+    for (std::uint32_t rank = 0; rank < size_; ++rank) {
+      const Post& theirs = post(rank, sequence_);
+      // One that is further was in agreement with all when it passed here.
+      if (!is_there(rank) || (load(post(rank, sequence_).sequence) & kCountMask) != sequence_ ||
+          same_call(theirs.call, own))
+        continue;
+      text +=
+          fmt::format("; rank {} calls {} as #{}", rank, describe_record(theirs.call), sequence_);
+    }
+    return text.empty() ? text : fmt::format("{}, and this one {}", text, describe_record(own));
+  }
+
+ private:
+  [[nodiscard]] Post& post(std::uint32_t rank, std::uint32_t sequence) const {
+    return channel_.control(rank).posts[sequence & 1U];
+  }
+  /// Its two posts are of its last two calls.
+  [[nodiscard]] std::string last_of(std::uint32_t rank) const {
+    const std::uint32_t even = load(post(rank, 0).sequence) & kCountMask;
+    const std::uint32_t odd = load(post(rank, 1).sequence) & kCountMask;
+    const std::uint32_t last = reached(even, odd) ? even : odd;
+    return last == 0 ? "it has called nothing there"
+                     : fmt::format("its last call there is #{}", last);
+  }
+
+  Channel channel_;
+  std::uint32_t size_;
+  std::uint32_t sequence_;
+};
+
+}  // namespace
+
+std::string describe(const DomainContext& domain, const WaitReason& reason) {
+  return fmt::format("{} rank {}", who_waits(domain, reason), reason.peer);
+}
+
+std::string describe_in_full(const DomainContext& domain, const WaitReason& reason) {
+  if (reason.kind == CollectiveKind::none) return describe(domain, reason);
+  const Arrivals arrivals(domain, reason.channel, reason.sequence);
+  const std::string missing = arrivals.missing();
+  if (missing.empty()) return describe(domain, reason) + arrivals.others_than(domain.rank);
+  return fmt::format("{} {}{}", who_waits(domain, reason), missing,
+                     arrivals.others_than(domain.rank));
 }
 
 namespace {
@@ -157,9 +240,9 @@ void sleep_on(const DomainContext& domain, const CommWaits& waits, Signal& word,
     case CommWaits::End::satisfied:
       return;
     case CommWaits::End::cancelled:
-      throw Cancelled(describe(domain, reason) + ": cancelled");
+      throw Cancelled(describe_in_full(domain, reason) + ": cancelled");
     case CommWaits::End::deadline:
-      throw DeadlineExceeded(describe(domain, reason) + ": its deadline has passed");
+      throw DeadlineExceeded(describe_in_full(domain, reason) + ": its deadline has passed");
   }
 }
 }  // namespace
@@ -248,8 +331,7 @@ void Call::post(const CallRecord& record, std::size_t data_bytes, const void* da
 }
 
 bool Call::agree(std::uint32_t rank) const noexcept {
-  constexpr std::size_t kAgreed = offsetof(CallRecord, in);
-  return std::memcmp(&record(rank), &record(domain_.rank), kAgreed) == 0;
+  return same_call(record(rank), record(domain_.rank));
 }
 
 void Call::meet() {

@@ -45,6 +45,9 @@ struct WaitReason {
 [[nodiscard]] std::string_view name_of(detail::CollectiveKind kind) noexcept;
 /// "rank 2 of domain 'tp' waits in all_reduce #3 on channel 0 for rank 0"
 [[nodiscard]] std::string describe(const DomainContext& domain, const WaitReason& reason);
+/// The same, and where not all ranks are there yet, all that are not, and whose call is another
+/// one: "... for ranks 0 (its last is #2) and 3 (it has called nothing there); rank 1 calls ...".
+[[nodiscard]] std::string describe_in_full(const DomainContext& domain, const WaitReason& reason);
 
 /// Waits until the word has come to `target`. Throws CommError if its writer is gone before that,
 /// and whatever the caller's waits throw. What a rank did before it was gone is still good.

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "strata/communicator.hpp"
 #include "strata/domain_context.hpp"
 
 namespace strata::comm {
@@ -108,8 +109,18 @@ struct WindowHeader {
   /// Why the rank gave up: 0 nothing yet, 1 being written, 2 there. The first reason stays.
   std::atomic<std::uint32_t> fault_state;
   std::uint32_t fault_bytes;
-  char fault_text[2000];
+  char fault_text[1976];
+  /// For reports, all relaxed: notifications that the rank has sent, and which signal one of its
+  /// waits is for, as long as there are any.
+  struct alignas(64) {
+    std::atomic<std::uint64_t> notified;
+    std::atomic<std::uint64_t> signal;  ///< Its offset in the window.
+    std::atomic<std::uint32_t> operand;
+    std::atomic<Compare> compare;
+    std::atomic<std::uint32_t> waits;
+  } signals;
 };
+static_assert(offsetof(WindowHeader, signals) == detail::kNotifiedOffset);
 inline constexpr std::size_t kHeaderBytes = 2048;
 static_assert(sizeof(WindowHeader) <= kHeaderBytes);
 

@@ -16,7 +16,10 @@
 
 #include <atomic>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "os/futex.hpp"
@@ -56,6 +59,12 @@ inline void sleep_while(Signal& signal, std::uint32_t seen, os::Deadline deadlin
   if (value_of(signal).load(std::memory_order_seq_cst) == seen)
     (void)os::futex_wait_shared(value_of(signal), seen, deadline);
   waiters_of(signal).fetch_sub(1, std::memory_order_relaxed);
+}
+
+[[nodiscard]] constexpr std::string_view sign_of(Compare compare) noexcept {
+  constexpr std::string_view kSigns[] = {"==", "!=", ">", ">=", "<", "<="};
+  const auto index = static_cast<std::size_t>(compare);
+  return index < std::size(kSigns) ? kSigns[index] : "?";
 }
 
 /// As numbers, whatever the types: a negative one is below every unsigned one.

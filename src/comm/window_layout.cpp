@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "comm/call.hpp"
 #include "comm/services.hpp"
@@ -93,18 +94,27 @@ DomainContext WindowLayout::context(std::uint32_t rank, std::span<std::byte* con
 
 std::vector<std::string> describe_waits(const DomainContext& domain) {
   std::vector<std::string> lines;
+  bool for_signals = false;
   for (std::uint32_t rank = 0; rank < domain.size; ++rank) {
+    DomainContext of_rank = domain;
+    of_rank.rank = rank;
+    if (std::string wait = describe_signal_wait(of_rank); !wait.empty()) {
+      lines.push_back(std::move(wait));
+      for_signals = true;
+    }
     for (std::uint32_t channel = 0; channel < domain.channels; ++channel) {
       const WaitNote& note = Channel(domain, channel).control(rank).note;
       if (note.waiting.load(std::memory_order_relaxed) == 0) continue;
-      DomainContext of_rank = domain;
-      of_rank.rank = rank;
       const WaitReason reason = {
           static_cast<detail::CollectiveKind>(note.kind.load(std::memory_order_relaxed)),
           note.sequence.load(std::memory_order_relaxed), channel,
           note.peer.load(std::memory_order_relaxed)};
-      lines.push_back(describe(of_rank, reason));
+      lines.push_back(describe_in_full(of_rank, reason));
     }
+  }
+  if (for_signals) {
+    if (std::string line = describe_notifications(domain); !line.empty())
+      lines.push_back(std::move(line));
   }
   return lines;
 }

@@ -117,8 +117,7 @@ std::vector<std::string> DomainTable::waits() const {
     for (std::size_t rank = 0; rank < domain->paths.size(); ++rank)
       ranks.push_back(fmt::format("{} {}", rank, domain->paths[rank]));
     for (const std::string& wait : comm::describe_waits(domain->view)) {
-      lines.push_back(fmt::format("in domain '{}' {} (ranks: {})", domain->name(), wait,
-                                  fmt::join(ranks, ", ")));
+      lines.push_back(fmt::format("{} (ranks: {})", wait, fmt::join(ranks, ", ")));
     }
   }
   return lines;

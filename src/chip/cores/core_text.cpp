@@ -10,6 +10,7 @@
 #include "chip/cores/core_pool_impl.hpp"
 #include "chip/cores/kernel_services.hpp"
 #include "chip/plain_text.hpp"
+#include "comm/signal.hpp"
 #include "os/cpu.hpp"
 #include "strata/error.hpp"
 
@@ -98,8 +99,8 @@ std::string wait_text(const Place& place) {
     }
     case WaitKind::signal: {
       const Signal* const signal = place.wait_signal.load(std::memory_order_relaxed);
-      constexpr std::string_view kSigns[] = {"==", "!=", ">", ">=", "<", "<="};
-      return fmt::format("the signal at {} to be {} {}", fmt::ptr(signal), kSigns[index],
+      return fmt::format("the signal at {} to be {} {}", fmt::ptr(signal),
+                         comm::sign_of(static_cast<Compare>(index)),
                          place.wait_operand.load(std::memory_order_relaxed));
     }
   }

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/channel.hpp"
@@ -163,8 +165,10 @@ TEST(CommErrors, ARankThatIsCancelledEndsTheWaitsOfAllOthers) {
     EXPECT_TRUE(test::within(10s, [&] { return describe_waits(domain.context(1)).size() == 2; }));
     EXPECT_THAT(describe_waits(domain.context(1)),
                 testing::UnorderedElementsAre(
-                    "rank 0 of domain 'tp' waits in all_reduce #1 on channel 0 for rank 1",
-                    "rank 2 of domain 'tp' waits in all_reduce #1 on channel 0 for rank 1"));
+                    "rank 0 of domain 'tp' waits in all_reduce #1 on channel 0 for rank 1 (it has "
+                    "called nothing there)",
+                    "rank 2 of domain 'tp' waits in all_reduce #1 on channel 0 for rank 1 (it has "
+                    "called nothing there)"));
     cancelled = true;
     EXPECT_TRUE(test::within(1s, [&] { return describe_waits(domain.context(1)).size() == 1; }));
     // Rank 0 waits for rank 1, which comes now and finds that rank 2 has given up.
@@ -178,8 +182,8 @@ TEST(CommErrors, ARankThatIsCancelledEndsTheWaitsOfAllOthers) {
   }
   EXPECT_THROW(std::rethrow_exception(errors[2]), Cancelled);
   EXPECT_THAT(RankThreads::text_of(errors[2]),
-              HasSubstr("rank 2 of domain 'tp' waits in all_reduce #1 on channel 0 for rank 1: "
-                        "cancelled"));
+              HasSubstr("rank 2 of domain 'tp' waits in all_reduce #1 on channel 0 for rank 1 (it "
+                        "has called nothing there): cancelled"));
   for (const int rank : {0, 1}) {
     EXPECT_THAT(RankThreads::text_of(errors[rank]), HasSubstr("which has given up: ")) << rank;
     EXPECT_THAT(RankThreads::text_of(errors[rank]),
@@ -224,7 +228,98 @@ TEST(CommErrors, ADeadlineEndsAWait) {
     ADD_FAILURE() << "it ended";
   } catch (const DeadlineExceeded& e) {
     EXPECT_THAT(e.what(), HasSubstr("rank 0 of domain 'tp' waits in all_reduce #1 on channel 0 for "
-                                    "rank 1: its deadline has passed"));
+                                    "rank 1 (it has called nothing there): its deadline has "
+                                    "passed"));
+  }
+}
+
+TEST(CommErrors, ATimeOutNamesEachRankThatIsMissingAndEachWhoseCallIsAnother) {
+  constexpr std::uint32_t kRanks = 4;
+  // Of ranks 1 to 3: bit r is set if rank r is missing; the others call a barrier.
+  for (unsigned missing = 2; missing < 1U << kRanks; missing += 2) {
+    SCOPED_TRACE(missing);
+    const auto is_missing = [&](std::uint32_t rank) { return (missing >> rank & 1U) != 0; };
+    RankThreads domain(spec(kRanks));
+    domain.all(usual);
+    const DomainContext context = domain.context(0);
+    std::vector<std::jthread> others;
+    std::size_t here = 0;
+    for (std::uint32_t rank = 1; rank < kRanks; ++rank) {
+      if (is_missing(rank)) continue;
+      others.emplace_back([&domain, rank] {
+        const DomainContext own = domain.context(rank);
+        const PlainWaits waits;
+        EXPECT_THROW(Communicator(waits, own).barrier(), CommError);
+      });
+      ++here;
+    }
+    EXPECT_TRUE(test::within(10s, [&] { return describe_waits(context).size() == here; }));
+    std::string text;
+    try {
+      const PlainWaits waits({.deadline = os::Deadline::after(20ms)});
+      usual(Communicator(waits, context));
+    } catch (const DeadlineExceeded& e) {
+      text = e.what();
+    }
+    // Who waits for a missing rank shall end, too.
+    for (std::uint32_t rank = 1; rank < kRanks; ++rank) {
+      if (is_missing(rank)) mark_gone(context, rank, "the test is over");
+    }
+    EXPECT_THAT(text, HasSubstr("rank 0 of domain 'tp' waits in all_reduce #2"));
+    for (std::uint32_t rank = 1; rank < kRanks; ++rank) {
+      const std::string number = std::to_string(rank);
+      EXPECT_EQ(text.find(number + " (its last call there is #1)") != std::string::npos,
+                is_missing(rank))
+          << text;
+      EXPECT_EQ(text.find("; rank " + number + " calls barrier as #2") != std::string::npos,
+                !is_missing(rank))
+          << text;
+    }
+    EXPECT_EQ(text.find("and this one all_reduce of 1000 x float32, sum") != std::string::npos,
+              here != 0)
+        << text;
+  }
+}
+
+TEST(CommErrors, ARankThatDoesNotNotifyIsNamedWhileTheOthersWait) {
+  constexpr std::uint32_t kRanks = 4;
+  for (std::uint32_t silent = 0; silent < kRanks; ++silent) {
+    SCOPED_TRACE(silent);
+    const std::uint32_t victim = (silent + 1) % kRanks;
+    RankThreads domain(spec(kRanks));
+    const DomainContext context = domain.context(0);
+    {
+      std::vector<std::jthread> ranks;
+      for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+        ranks.emplace_back([&, rank] {
+          const DomainContext own = domain.context(rank);
+          const PlainWaits waits;
+          const Communicator comm(waits, own);
+          Signal& flag = comm.slice<Signal>("flags")[2];
+          if (rank != silent) comm.notify((rank + 1) % kRanks, flag, 1);
+          comm.wait(flag, Compare::greater_or_equal, 1);
+          comm.barrier();
+        });
+      }
+      EXPECT_TRUE(test::within(10s, [&] { return describe_waits(context).size() == kRanks + 1; }));
+      const std::string number = std::to_string(victim);
+      EXPECT_THAT(
+          describe_waits(context),
+          testing::IsSupersetOf(
+              {"rank " + number +
+                   " of domain 'tp' waits for the signal at byte 16 of slice 'flags' to be >= 1, "
+                   "and it is 0",
+               "rank " + std::to_string(silent) +
+                   " of domain 'tp' has sent 0 notifications, and each other rank 1",
+               "rank " + std::to_string((victim + 1) % kRanks) +
+                   " of domain 'tp' waits in barrier #1 on channel 0 for rank " + number +
+                   " (it has called nothing there)"}));
+      const DomainContext own = domain.context(silent);
+      const PlainWaits waits;
+      const Communicator comm(waits, own);
+      comm.notify(victim, comm.slice<Signal>("flags")[2], 1);
+    }
+    EXPECT_THAT(describe_waits(context), testing::IsEmpty());
   }
 }
 
@@ -237,7 +332,9 @@ TEST(CommErrors, ADeadlineEndsAWaitForASignal) {
     ranks.wait(ranks.slice<Signal>("flags")[1], Compare::equal, 3);
     ADD_FAILURE() << "it ended";
   } catch (const DeadlineExceeded& e) {
-    EXPECT_THAT(e.what(), HasSubstr("waits for the signal at byte 8 of slice 'flags', which is 0"));
+    EXPECT_THAT(e.what(),
+                HasSubstr("waits for the signal at byte 8 of slice 'flags' to be == 3, and it "
+                          "is 0: its deadline has passed"));
   }
 }
 

@@ -94,14 +94,20 @@ DomainContext WindowLayout::context(std::uint32_t rank, std::span<std::byte* con
 
 std::vector<std::string> describe_waits(const DomainContext& domain) {
   std::vector<std::string> lines;
-  bool for_signals = false;
+  const auto of_rank = [&](std::uint32_t rank) {
+    DomainContext context = domain;
+    context.rank = rank;
+    return context;
+  };
   for (std::uint32_t rank = 0; rank < domain.size; ++rank) {
-    DomainContext of_rank = domain;
-    of_rank.rank = rank;
-    if (std::string wait = describe_signal_wait(of_rank); !wait.empty()) {
+    if (std::string wait = describe_signal_wait(of_rank(rank)); !wait.empty())
       lines.push_back(std::move(wait));
-      for_signals = true;
-    }
+  }
+  if (!lines.empty()) {
+    if (std::string line = describe_notifications(domain); !line.empty())
+      lines.push_back(std::move(line));
+  }
+  for (std::uint32_t rank = 0; rank < domain.size; ++rank) {
     for (std::uint32_t channel = 0; channel < domain.channels; ++channel) {
       const WaitNote& note = Channel(domain, channel).control(rank).note;
       if (note.waiting.load(std::memory_order_relaxed) == 0) continue;
@@ -109,12 +115,8 @@ std::vector<std::string> describe_waits(const DomainContext& domain) {
           static_cast<detail::CollectiveKind>(note.kind.load(std::memory_order_relaxed)),
           note.sequence.load(std::memory_order_relaxed), channel,
           note.peer.load(std::memory_order_relaxed)};
-      lines.push_back(describe_in_full(of_rank, reason));
+      lines.push_back(describe_in_full(of_rank(rank), reason));
     }
-  }
-  if (for_signals) {
-    if (std::string line = describe_notifications(domain); !line.empty())
-      lines.push_back(std::move(line));
   }
   return lines;
 }

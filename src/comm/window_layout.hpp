@@ -52,10 +52,11 @@ class WindowLayout {
   DomainContext shape_;  ///< Without rank and windows.
 };
 
-/// "rank 2 of domain 'tp' waits in all_reduce #3 on channel 0 for rank 0 (its last call there is
-/// #2)", a line for each channel of each rank that waits now, and one for a signal that it waits
-/// for; if there is such a one, also which rank has sent fewer notifications than the others. For
-/// reports; may be called by any process that has the windows, at any time.
+/// "rank 1 of domain 'tp' waits for the signal at byte 64 of slice 'flags' ...", a line for each
+/// rank that does, and if there are any which rank has sent fewer notifications than the others;
+/// then "rank 2 of domain 'tp' waits in all_reduce #3 on channel 0 for rank 0 (its last call there
+/// is #2)", a line for each channel of each rank that waits there. For reports; may be called by
+/// any process that has the windows, at any time.
 [[nodiscard]] std::vector<std::string> describe_waits(const DomainContext& domain);
 
 /// Marks a rank as gone on its behalf, since its process has ended: whoever waits for it, now or

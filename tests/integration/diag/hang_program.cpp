@@ -2,10 +2,13 @@
 // on its stdout what a report of it must name, as "expect: WORDS | WORDS", all in one line of the
 // verdict, and then "ready".
 //
-//   hang_program loop|signal|stopped|lock|heap SEED [FILE]
+//   hang_program loop|signal|notify|absent|stopped|lock|heap SEED [FILE]
 //   hang_program late SEED FILE
+//   hang_program cancel SEED FILE
 //
-// With a FILE it has a watchdog that reports to it. `late` is `lock` in a run with a deadline.
+// With a FILE it has a watchdog that reports to it. `late` is `lock` in a run with a deadline;
+// `cancel` is `signal` with a watchdog that cancels the run, which ends the program, with 0 if the
+// run was cancelled and the Worker is good for another one.
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "programs/chip/hangs/hangs.hpp"
+#include "programs/chip/ranks/ranks.hpp"
 #include "strata/chip_program.hpp"
 #include "strata/strata.hpp"
 
@@ -26,6 +30,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using strata::test::Hang;
+using strata::test::RankWay;
 
 constexpr unsigned kWorkers = 4;
 constexpr unsigned kClusters = 4;
@@ -56,6 +61,30 @@ void wait_until_there(const std::int64_t& word, std::int64_t value, const strata
   }
 }
 
+strata::CallableId add_program(strata::Worker& worker, const std::string& name) {
+  const auto source =
+      strata::ChipProgramSource::load(STRATA_TEST_CHIP_PROGRAMS "/" + name + "/program.json");
+  return worker.add(strata::Callable::chip_program(
+      strata::build_chip_program(
+          source, {.cache = STRATA_TEST_CHIP_CACHE, .compiler = STRATA_TEST_COMPILER})
+          .string()));
+}
+
+/// Waits for the run that the watchdog is to cancel, and ends the program.
+[[noreturn]] void be_cancelled(strata::Worker& worker, const strata::Run& run) {
+  std::puts("ready");
+  std::fflush(stdout);
+  try {
+    run.result();
+    std::fputs("the run has ended well\n", stderr);
+  } catch (const strata::Cancelled&) {
+    worker.run([](strata::Orchestration&) {});
+    worker.close();
+    std::exit(0);
+  }
+  std::exit(3);
+}
+
 /// A chip, and in it a lane that is not there for the others.
 [[noreturn]] void hang_in_chip(Hang how, unsigned seed) {
   const unsigned chip = seed % kChips;
@@ -67,12 +96,7 @@ void wait_until_there(const std::int64_t& word, std::int64_t value, const strata
   options.watchdog = watchdog;
   options.chips = {{.platform = platform}, {.platform = platform}};
   strata::Worker worker(options);
-  const auto source =
-      strata::ChipProgramSource::load(STRATA_TEST_CHIP_PROGRAMS "/hangs/program.json");
-  const auto program = worker.add(strata::Callable::chip_program(
-      strata::build_chip_program(
-          source, {.cache = STRATA_TEST_CHIP_CACHE, .compiler = STRATA_TEST_COMPILER})
-          .string()));
+  const auto program = add_program(worker, "hangs");
   strata::Buffer x = worker.create_buffer(2 * sizeof(std::int64_t));
   worker.init();
   const strata::Run run = worker.submit([&](strata::Orchestration& o) {
@@ -93,6 +117,63 @@ void wait_until_there(const std::int64_t& word, std::int64_t value, const strata
       std::printf("expect: %s | %s | %s | waits for the signal at\n", kLanes[lane], process.c_str(),
                   where.c_str());
       break;
+  }
+  if (watchdog.then == strata::WatchdogOptions::Then::cancel_runs) be_cancelled(worker, run);
+  hang();
+}
+
+/// Ranks of a domain, one of which does not do what the others wait for.
+[[noreturn]] void hang_in_domain(RankWay how, unsigned seed) {
+  constexpr unsigned kRanks = 4;
+  const unsigned chosen = seed % kRanks;
+  strata::WorkerOptions options{.name = "hangs", .watchdog = watchdog};
+  options.chips.assign(kRanks, {.platform = "a2a3sim:clusters=1"});
+  strata::Worker worker(options);
+  const auto program = add_program(worker, "ranks");
+  std::vector<strata::Buffer> outs;
+  for (unsigned i = 0; i < kRanks; ++i)
+    outs.push_back(worker.create_buffer(sizeof(std::int64_t)));
+  worker.init();
+  // Which chip is which rank is drawn, too.
+  strata::DomainOptions over{
+      .name = "tp",
+      .slices = {{"numbers", strata::DType::int64, 64}, {"flags", strata::DType::uint8, 64}}};
+  const auto chip_of = [&](unsigned rank) { return (rank + seed / kRanks) % kRanks; };
+  for (unsigned rank = 0; rank < kRanks; ++rank)
+    over.chips.push_back(worker.chip(chip_of(rank)));
+  const strata::Domain domain = worker.create_domain(over);
+  const strata::Run run = worker.submit([&](strata::Orchestration& o) {
+    for (unsigned rank = 0; rank < kRanks; ++rank) {
+      o.submit(strata::Call(program), in(domain.context(rank)),
+               inout(outs[rank].tensor(strata::DType::int64, {1})), strata::scalar(how),
+               strata::scalar(std::int64_t{chosen}), on(domain.chip(rank)));
+    }
+  });
+  for (const strata::Buffer& out : outs)
+    wait_until_there(out.as<std::int64_t>()[0], 1, run);
+  // All that wait, and whose notification is missing; or all but one.
+  while (domain.waits().size() != (how == RankWay::tell_next ? kRanks + 1 : kRanks - 1))
+    std::this_thread::sleep_for(1ms);
+  const unsigned next = (chosen + 1) % kRanks;
+  const std::string chip = "hangs/chip[" + std::to_string(chip_of(chosen)) + "]";
+  if (how == RankWay::tell_next) {
+    std::printf(
+        "expect: rank %u of domain 'tp' waits for the signal at byte 16 of slice 'flags' | "
+        "%u hangs/chip[%u]\n",
+        next, next, chip_of(next));
+    std::printf(
+        "expect: rank %u of domain 'tp' has sent 0 notifications, and each other rank 1 | "
+        "%u %s\n",
+        chosen, chosen, chip.c_str());
+  } else {
+    for (unsigned rank = 0; rank < kRanks; ++rank) {
+      if (rank == chosen) continue;
+      std::printf(
+          "expect: rank %u of domain 'tp' waits in all_reduce #2 on channel 0 for rank %u "
+          "(its last call there is #1) (ranks: | %u %s\n",
+          rank, chosen, chosen, chip.c_str());
+    }
+    std::printf("expect: of %s | has been in kernel 'stay_away' | is_elsewhere(\n", chip.c_str());
   }
   hang();
 }
@@ -215,9 +296,12 @@ int main(int argc, char** argv) {
     watchdog = {.missed_deadlines = late, .sigquit = true, .file = argv[3]};
     if (!late) watchdog.no_progress = 500ms;
   }
+  if (kind == "cancel") watchdog.then = strata::WatchdogOptions::Then::cancel_runs;
   if (late) hang_for_a_lock(seed, {.deadline = std::chrono::steady_clock::now() + 1s});
   if (kind == "loop") hang_in_chip(Hang::loop, seed);
-  if (kind == "signal") hang_in_chip(Hang::signal, seed);
+  if (kind == "signal" || kind == "cancel") hang_in_chip(Hang::signal, seed);
+  if (kind == "notify") hang_in_domain(RankWay::tell_next, seed);
+  if (kind == "absent") hang_in_domain(RankWay::stay_away, seed);
   if (kind == "stopped") hang_for_a_stopped_worker(seed);
   if (kind == "lock") hang_for_a_lock(seed);
   if (kind == "heap") hang_for_heap(seed);

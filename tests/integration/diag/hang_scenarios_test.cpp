@@ -69,7 +69,8 @@ TEST_P(HangScenario, TheVerdictNamesTheCulpritWhicheverItIs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, HangScenario,
-                         testing::Values("loop", "signal", "stopped", "lock", "heap"),
+                         testing::Values("loop", "signal", "notify", "absent", "stopped", "lock",
+                                         "heap"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace

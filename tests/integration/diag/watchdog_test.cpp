@@ -66,5 +66,33 @@ TEST(Watchdog, ARunThatMissesItsDeadlineIsReported) {
   program.finish();
 }
 
+TEST(Watchdog, ItCancelsTheRunsIfItIsToldToAndTheWorkerGoesOn) {
+  const TempDir folder;
+  const std::string file = folder.path() / "report.txt";
+  Program program({diag_program("hang_program"), "cancel", "5", file});
+  const Program::Result result = program.finish();
+  EXPECT_EQ(result.code(), 0) << result.err;
+  const std::string report = reports_in(file, 1);
+  EXPECT_THAT(report, AllOf(HasSubstr("nothing has moved for"), HasSubstr("waits for the signal")));
+  EXPECT_EQ(count(report, "end of the report"), 1U);
+}
+
+TEST(Watchdog, WhatRanksOfADomainWaitForIsInItsReport) {
+  for (const char* const kind : {"notify", "absent"}) {
+    SCOPED_TRACE(kind);
+    const TempDir folder;
+    const std::string file = folder.path() / "report.txt";
+    Program program({diag_program("hang_program"), kind, "6", file});
+    program.wait_for_output("ready");
+    const bool notify = kind == std::string("notify");
+    EXPECT_THAT(reports_in(file, 1),
+                HasSubstr(notify ? "rank 2 of domain 'tp' has sent 0 notifications"
+                                 : "rank 0 of domain 'tp' waits in all_reduce #2 on channel 0 for "
+                                   "rank 2 (its last call there is #1)"));
+    program.send(SIGKILL);
+    program.finish();
+  }
+}
+
 }  // namespace
 }  // namespace strata::test

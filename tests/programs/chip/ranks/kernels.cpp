@@ -55,3 +55,35 @@ STRATA_KERNEL(wait_for_signal) {
   std::atomic_ref(out_of(kernel)[0]).store(1);
   ranks.wait(ranks.slice<strata::Signal>("flags")[1], strata::Compare::greater_or_equal, 1);
 }
+
+STRATA_KERNEL(tell_next) {
+  const auto ranks = ranks_of(kernel);
+  auto& told = ranks.slice<strata::Signal>("flags")[2];
+  std::atomic_ref(out_of(kernel)[0]).store(1);
+  if (ranks.rank() != kernel.scalar<std::int64_t>(0))
+    ranks.notify((ranks.rank() + 1) % ranks.size(), told, 1);
+  ranks.wait(told, strata::Compare::greater_or_equal, 1);
+  ranks.barrier();
+}
+
+namespace {
+
+__attribute__((noinline)) void is_elsewhere(std::int64_t& word) {
+  const std::atomic_ref x(word);
+  while (x.load(std::memory_order_relaxed) != 0) {
+  }
+}
+
+}  // namespace
+
+STRATA_KERNEL(stay_away) {
+  const auto ranks = ranks_of(kernel);
+  std::int64_t one = 1;
+  const auto sum = [&] {
+    ranks.all_reduce<std::int64_t>(std::span(&one, 1), std::span(&one, 1), strata::ReduceOp::sum);
+  };
+  sum();
+  std::atomic_ref(out_of(kernel)[0]).store(1);
+  if (ranks.rank() == kernel.scalar<std::int64_t>(0)) is_elsewhere(out_of(kernel)[0]);
+  sum();
+}

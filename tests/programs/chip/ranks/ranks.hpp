@@ -13,6 +13,10 @@ enum class RankWay : std::int64_t {
   sum_up,           ///< out = the sum of argument + rank over all ranks, by all_reduce.
   sum_for_ever,     ///< Sums up again and again; out[0] counts how often.
   wait_for_signal,  ///< Waits for its signal 1, which nobody changes.
+  /// Tells the next rank by its signal 2, waits to be told, and for all. Rank `argument` tells
+  /// nobody.
+  tell_next,
+  stay_away,  ///< Sums up once, and again, to which rank `argument` does not come.
 };
 
 }  // namespace strata::test

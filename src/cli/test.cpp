@@ -153,6 +153,7 @@ int test(const TestOptions& options) {
     return usage("--rerun-failed needs --state FILE, where it was said the last time, too");
   }
   adopt_orphans();
+  jobs::outlive_file_size_limit();
   std::optional<jobs::Memory> memory;
   Found found;
   Chosen chosen;

@@ -106,8 +106,9 @@ struct TreeReport {
 
 struct CollectOptions {
   std::chrono::milliseconds window{200};
-  /// Of processes that have not answered within the window.
-  std::chrono::milliseconds answer_limit{100};
+  /// Of processes that have not answered within the window. On a machine that is busy a thread
+  /// that would answer at once may have to wait for a CPU as long as that.
+  std::chrono::milliseconds answer_limit{1000};
   std::chrono::milliseconds limit{20'000};  ///< In all; what is not there by then is left out.
   std::size_t events = 20;                  ///< Of the flight recorder, of each process.
   pid_t leave_out = 0;                      ///< This process and what is below it.

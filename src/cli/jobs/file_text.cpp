@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -69,12 +70,18 @@ void write_file(const std::string& path, const std::string& text) {
   const int flags = O_WRONLY | O_CLOEXEC | O_CREAT | (special ? 0 : O_TRUNC);
   const os::UniqueFd file(::open(written.c_str(), flags, 0666));
   if (!file) os::throw_errno("write '" + path + "'");
-  write_file(file.get(), text);
-  if (!special && ::rename(written.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    (void)::unlink(written.c_str());
-    throw SystemError("write '" + path + "'", code);
+  int code = 0;
+  try {
+    write_file(file.get(), text);
+    if (!special && ::rename(written.c_str(), path.c_str()) != 0) code = errno;
+  } catch (const SystemError& why) {
+    code = why.code();
   }
+  if (code == 0) return;
+  if (!special) (void)::unlink(written.c_str());
+  throw SystemError("write '" + path + "'", code);
 }
+
+void outlive_file_size_limit() noexcept { (void)::signal(SIGXFSZ, SIG_IGN); }
 
 }  // namespace strata::cli::jobs

@@ -21,7 +21,12 @@ void write_file(int fd, const std::string& text);
 
 /// The whole of a file. Throws SystemError that names it.
 [[nodiscard]] std::string read_file(const std::string& path);
-/// Puts it in the place of what was there, in one step. Throws SystemError that names the file.
+/// Puts it in the place of what was there, in one step. Throws SystemError that names the file;
+/// then what was there is as it was, and nothing else is left.
 void write_file(const std::string& path, const std::string& text);
+
+/// From now on a write beyond this process's limit of the size of files fails, as one to a full
+/// disk does, and does not end the process.
+void outlive_file_size_limit() noexcept;
 
 }  // namespace strata::cli::jobs

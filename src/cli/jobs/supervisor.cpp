@@ -25,6 +25,7 @@
 #include "diag/report_text.hpp"
 #include "diag/tree_report.hpp"
 #include "os/spawn.hpp"
+#include "strata/error.hpp"
 
 namespace strata::cli::jobs {
 namespace {
@@ -229,6 +230,19 @@ JobEnd run_job(const JobRequest& request) {
   }
 }
 
+/// Where there is no room for the report, the rest is better than nothing.
+void write_result(JobEnd end) {
+  try {
+    return write_file(kResultFd, diag::dump(to_json(end)));
+  } catch (const SystemError& error) {
+    end.report = fmt::format("the report could not be kept: {}\n", error.what());
+    end.report_json.clear();
+  }
+  (void)!::ftruncate(kResultFd, 0);
+  (void)::lseek(kResultFd, 0, SEEK_SET);
+  write_file(kResultFd, diag::dump(to_json(end)));
+}
+
 }  // namespace
 
 std::string to_text(const JobRequest& request) {
@@ -263,11 +277,11 @@ JobEnd end_from_text(const std::string& text) {
 }
 
 int run_supervisor() {
+  outlive_file_size_limit();
   for (const int fd : {kRequestFd, kResultFd, kOutputFd, kOrderFd}) {
     if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return 2;  // Somebody else has started us.
   }
-  const JobEnd end = run_job(request_from_text(read_file(kRequestFd)));
-  write_file(kResultFd, diag::dump(to_json(end)));
+  write_result(run_job(request_from_text(read_file(kRequestFd))));
   return 0;
 }
 

@@ -271,6 +271,58 @@ TEST(StrataTest, AResultFileThatCanNotBeWrittenIsToldAndIsAFailure) {
   EXPECT_THAT(result.err, HasSubstr("/no/such/folder/x"));
 }
 
+// ---- No room ------------------------------------------------------------------------------------
+
+/// `strata test` with these options, which may write files of so many blocks of 512 bytes.
+Program::Result with_file_limit(const JobFolder& folder, int blocks,
+                                const std::vector<std::string>& options) {
+  std::string script = fmt::format("ulimit -f {}; exec", blocks);
+  for (const std::string& word : folder.command(options))
+    script += " '" + word + "'";
+  return Program({"sh", "-c", script}).finish();
+}
+
+TEST(StrataTest, AFullDiskUnderOneResultIsToldAndTheOthersAreWritten) {
+  const JobFolder folder(std::vector<json>{job("a", "true")});
+  const Program::Result result = strata_command({"test", "--file", folder.jobs_path(), "--junit",
+                                                 "/dev/full", "--json", folder.path("json")});
+  EXPECT_EQ(result.code(), 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("'/dev/full'"), HasSubstr("No space left")));
+  EXPECT_EQ(json::parse(folder.read("json")).at("jobs").at(0).at("outcome"), "passed");
+}
+
+TEST(StrataTest, AResultForWhichThereIsNoRoomLeavesWhatWasThereAndNothingElse) {
+  const JobFolder folder(std::vector<json>{job("a", "exit 1"), job("b", "exit 1"),
+                                           job("c", "exit 1"), job("d", "exit 1")});
+  folder.write("json", "before");
+  const Program::Result result = with_file_limit(folder, 2, {});
+  EXPECT_EQ(result.code(), 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(folder.path("json")), HasSubstr("File too large")));
+  EXPECT_EQ(folder.read("json"), "before");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("json.new")));
+}
+
+TEST(StrataTest, OutputForWhichThereIsNoRoomIsToldAndIsAFailure) {
+  const NothingLeft nothing(mark_children());
+  const JobFolder folder(
+      std::vector<json>{job("a", "exec head -c 1000000 /dev/zero"), job("b", "echo fine")});
+  // The environment of the jobs has to fit.
+  const Tested tested = results_in(folder, with_file_limit(folder, 200, {"--output", "none"}));
+  EXPECT_EQ(tested.result.code(), 1);
+  EXPECT_THAT(tested.result.out, HasSubstr("its output could not be kept: File too large"));
+  EXPECT_THAT(tested.result.out, HasSubstr("1 passed, 1 failed"));
+}
+
+TEST(StrataTest, AReportForWhichThereIsNoRoomIsMissedAndTheHangIsToldAllTheSame) {
+  const NothingLeft nothing(mark_children());
+  const JobFolder folder(std::vector<json>{
+      job("a", "for i in 1 2 3 4 5 6 7 8; do {stuck} fork fork futex & done; wait")});
+  const Program::Result result = with_file_limit(folder, 40, {"--timeout", "0.5"});
+  EXPECT_EQ(result.code(), 124);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("HUNG a pid="), HasSubstr("descendants=["),
+                                HasSubstr("the report could not be kept"), HasSubstr("1 hung")));
+}
+
 // ---- Sources ------------------------------------------------------------------------------------
 
 TEST(StrataTest, RunsTheTestsOfACtestBuildDirectory) {

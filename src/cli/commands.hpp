@@ -114,6 +114,7 @@ struct TestOptions {
   unsigned jobs = 0;    ///< 0: as many as CPUs.
   double timeout = 1500;
   double grace = 5;
+  double patience = 60;  ///< Seconds, with supervisors.
   std::optional<double> session_timeout;
   bool exit_first = false;
   unsigned retries = 0;

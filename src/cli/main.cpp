@@ -334,6 +334,10 @@ void describe_test(CLI::App& app, TestOptions& options) {
   app.add_option("--grace", options.grace, "Seconds between SIGTERM and SIGKILL (5)")
       ->type_name("SECONDS")
       ->check(finite_number(0, kLongest));
+  app.add_option("--patience", options.patience,
+                 "Seconds for a job's supervisor, beyond these, to explain and end it (60)")
+      ->type_name("SECONDS")
+      ->check(finite_number(0, kLongest));
   app.add_flag("-x,--exitfirst", options.exit_first, "End all after the first failure");
   app.add_option("--retries", options.retries, "Try failed jobs again, up to so many times")
       ->type_name("N")

@@ -76,6 +76,7 @@ jobs::SessionOptions session_options(const TestOptions& options) {
   if (!options.devices.empty()) session.devices = jobs::DevicePool(options.devices);
   session.timeout = options.timeout;
   session.grace = options.grace;
+  session.patience = options.patience;
   session.session_timeout = options.session_timeout;
   session.retries = options.retries;
   if (options.exit_first) session.after_failure = Options::AfterFailure::stop;

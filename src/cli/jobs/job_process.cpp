@@ -21,20 +21,18 @@
 
 namespace strata::cli::jobs {
 namespace {
-
 using namespace std::chrono_literals;
-
-/// For the report, for processes that take long to end, and for a machine that is busy.
-constexpr std::chrono::seconds kTimeToEnd = 60s;
-
-os::Deadline after_seconds(double seconds) {
-  return os::Deadline::after(std::chrono::duration<double>(seconds) + kTimeToEnd);
-}
-
 }  // namespace
 
-JobProcess::JobProcess(const JobRequest& request)
-    : result_(make_unnamed_file()), output_(make_unnamed_file()), grace_(request.grace) {
+os::Deadline JobProcess::overdue_after(double seconds) const {
+  return os::Deadline::after(std::chrono::duration<double>(seconds + patience_));
+}
+
+JobProcess::JobProcess(const JobRequest& request, double patience)
+    : result_(make_unnamed_file()),
+      output_(make_unnamed_file()),
+      grace_(request.grace),
+      patience_(patience) {
   const os::UniqueFd request_file = make_unnamed_file();
   write_file(request_file.get(), to_text(request));
   int ends[2] = {-1, -1};
@@ -59,7 +57,7 @@ JobProcess::JobProcess(const JobRequest& request)
                            .die_with_parent = false});
   if (request.timeout > 0) {
     due_at_ = os::Deadline::after(std::chrono::duration<double>(request.timeout));
-    overdue_at_ = after_seconds(request.timeout + request.grace);
+    overdue_at_ = overdue_after(request.timeout + request.grace);
   }
 }
 
@@ -68,7 +66,7 @@ void JobProcess::tell(Order order) {
   (void)!::write(orders_.get(), &byte, 1);  // That it has ended meanwhile is no matter.
   due_at_ = os::earlier(due_at_, os::Deadline::after(0s));
   let_go_on();
-  overdue_at_ = os::earlier(overdue_at_, after_seconds(order == Order::kill ? 0 : grace_));
+  overdue_at_ = os::earlier(overdue_at_, overdue_after(order == Order::kill ? 0 : grace_));
 }
 
 void JobProcess::let_go_on() const {

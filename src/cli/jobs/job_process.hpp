@@ -22,8 +22,10 @@ namespace strata::cli::jobs {
 
 class JobProcess {
  public:
-  /// Starts it. Throws SystemError.
-  explicit JobProcess(const JobRequest& request);
+  /// Starts it. Its supervisor is overdue `patience` seconds after time-out and grace: that is for
+  /// the report, for processes that take long to end, and for a machine that is busy. Throws
+  /// SystemError.
+  JobProcess(const JobRequest& request, double patience);
 
   /// Readable once it has ended.
   [[nodiscard]] int pidfd() const noexcept { return supervisor_.pidfd(); }
@@ -44,6 +46,7 @@ class JobProcess {
   [[nodiscard]] JobEnd end_by_force(const std::vector<pid_t>& others);
 
  private:
+  [[nodiscard]] os::Deadline overdue_after(double seconds) const;
   [[nodiscard]] JobEnd lost(std::string why, const std::vector<pid_t>& others) const;
 
   os::ChildProcess supervisor_;
@@ -51,6 +54,7 @@ class JobProcess {
   os::UniqueFd result_;
   os::UniqueFd output_;
   double grace_;
+  double patience_;
   os::Deadline due_at_;
   os::Deadline overdue_at_;
   os::Deadline::Clock::time_point start_ = os::Deadline::Clock::now();

@@ -163,7 +163,7 @@ void Session::start(const Plan::Start& start) {
       environment = environment_of(changes, std::move(environment));
     }
     request.environment = environment_of(job, std::move(environment));
-    running_.push_back(Running{start, at, JobProcess(request)});
+    running_.push_back(Running{start, at, JobProcess(request, options_.patience)});
   } catch (const Error& error) {
     ended(start, at, not_started(error.what()));
   }

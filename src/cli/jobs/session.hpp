@@ -30,8 +30,9 @@ struct SessionOptions {
   enum class Outputs : std::uint8_t { of_not_good, all };
   unsigned slots = 1;
   std::optional<DevicePool> devices;
-  double timeout = 0;  ///< Seconds, of jobs that say none.
-  double grace = 0;    ///< Seconds between SIGTERM and SIGKILL.
+  double timeout = 0;    ///< Seconds, of jobs that say none.
+  double grace = 0;      ///< Seconds between SIGTERM and SIGKILL.
+  double patience = 60;  ///< Seconds that a supervisor may take beyond these.
   std::optional<double> session_timeout;
   unsigned retries = 0;
   AfterFailure after_failure = AfterFailure::go_on;

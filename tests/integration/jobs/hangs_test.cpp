@@ -115,6 +115,18 @@ TEST(StrataTestHang, AJobThatStopsItsSupervisorIsExplainedAndEndedAllTheSame) {
   EXPECT_EQ(tested.outcome("b"), "passed");
 }
 
+TEST(StrataTestHang, AJobWhoseSupervisorIsStoppedAgainAndAgainIsExplainedAndEndedFromOutside) {
+  const NothingLeft nothing(mark_children());
+  const Tested tested = run_jobs({job("a", "while :; do kill -STOP $PPID; done"), job("b", "true")},
+                                 {"--timeout", "0.3", "--patience", "0.5"});
+  EXPECT_EQ(tested.result.code(), kTimedOut);
+  EXPECT_EQ(tested.outcome("a"), "hung");
+  EXPECT_THAT(tested.job("a").at("reason"), HasSubstr("its supervisor did not end it"));
+  EXPECT_THAT(tested.attempt("a").at("descendants"), SizeIs(1));
+  EXPECT_THAT(verdict_of(tested.attempt("a").at("report")), HasSubstr("is stopped by a signal"));
+  EXPECT_EQ(tested.outcome("b"), "passed");
+}
+
 TEST(StrataTestHang, NoLineUpToTheTimeOutIsLost) {
   const Tested tested = run_jobs({stuck_job({"fork", "count"})}, kSoon);
   EXPECT_EQ(tested.outcome("a"), "hung");

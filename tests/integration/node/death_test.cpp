@@ -66,6 +66,31 @@ TEST_F(NodeDeath, SegfaultFailsItsTaskAndTheTwoThatNamedItAndNoOther) {
   worker.close();
 }
 
+TEST_F(NodeDeath, TheFaultHasTheLastEventsOfTheWorkerUpToTheTaskThatItDiedIn) {
+  Worker worker({.subs = {{.count = 1}}, .replace_dead_workers = false});
+  worker.init();
+  const CallableId nothing = worker.add(task_in_library("nothing"));
+  const CallableId crash = worker.add(task_in_library("null_write"));
+  worker.run([&](Orchestration& o) { o.submit(Call(nothing), on(worker.sub(0))); });
+  const Run run =
+      worker.submit([&](Orchestration& o) { o.submit(Call(crash), on(worker.sub(0))); });
+  ASSERT_TRUE(run.wait_for(bound(5s)));
+  const auto fault = fault_of(run);
+  ASSERT_TRUE(fault);
+  const auto begun = [](const std::string& event) {
+    return event.find(" before: task ") != std::string::npos && event.ends_with(" began");
+  };
+  const auto ended = [](const std::string& event) { return event.ends_with(" ended well"); };
+  ASSERT_EQ(std::ranges::count_if(fault->events, begun), 2) << fault->to_string();
+  ASSERT_EQ(std::ranges::count_if(fault->events, ended), 1) << fault->to_string();
+  // The task that ended came before the one that began last.
+  const auto last = std::ranges::find_if(fault->events.rbegin(), fault->events.rend(), begun);
+  EXPECT_EQ(std::find_if(fault->events.rbegin(), last, ended), last);
+  for (const std::string& event : fault->events)
+    EXPECT_THAT(fault->to_string(), HasSubstr(event));
+  EXPECT_THROW(worker.close(), CloseFailed);
+}
+
 TEST_F(NodeDeath, QueuedTasksThatNamedNoWorkerGoToAnother) {
   Worker worker({.subs = {{.count = 2}}});
   worker.init();

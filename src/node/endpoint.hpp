@@ -81,9 +81,9 @@ class Endpoint final : public ExternalLane {
   // --- Whoever polls ---
   /// Takes completions from the mailbox and reports them. True if there was any.
   bool poll();
-  /// Its worker has something in hand. A hint, as of some time ago.
-  [[nodiscard]] bool busy() const noexcept {
-    return in_flight_.load(std::memory_order_relaxed) != 0;
+  /// How many tasks its worker has, in hand and sent ahead. A hint, as of some time ago.
+  [[nodiscard]] std::uint32_t in_flight() const noexcept {
+    return in_flight_.load(std::memory_order_relaxed);
   }
   /// Asks the worker to wake the supervisor at its next completion. False if one is there already.
   [[nodiscard]] bool arm();

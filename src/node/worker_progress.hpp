@@ -50,12 +50,15 @@ class WorkerProgress final : public ProgressSource {
   bool poll() override {
     bool any = false;
     unsigned busy = 0;
+    bool ahead = false;
     for (const auto& endpoint : endpoints_) {
       any = endpoint->poll() || any;
-      busy += endpoint->busy() ? 1 : 0;
+      const std::uint32_t in_flight = endpoint->in_flight();
+      busy += in_flight != 0 ? 1 : 0;
+      ahead = ahead || in_flight > 1;
     }
     const std::uint64_t now = os::cycle_count();
-    if (busy >= cpus_) crowded_ = now;
+    if (busy >= cpus_ && !ahead) crowded_ = now;
     if (any) {
       last_ = now;
     } else if (now - last_ > kAlone && now - crowded_ < kRecent) {
@@ -123,9 +126,9 @@ class WorkerProgress final : public ProgressSource {
   /// and be woken for each task, since each is awake only while the other is not.
   static constexpr std::uint64_t kIdle = 100'000;
   /// In cycles, some 2 us: how long it looks in vain before it gives its CPU to whoever else wants
-  /// it, where as many workers as CPUs have been busy lately: one of them may need this very CPU to
-  /// end what it has in hand, or to answer another. With fewer it holds on to its CPU, so that the
-  /// kernel puts them elsewhere.
+  /// it, where as many workers as CPUs have been busy lately, and none had more than it had in
+  /// hand: one of them may need this very CPU to end that, or to answer another. With fewer it
+  /// holds on to its CPU, so that the kernel puts them elsewhere.
   static constexpr std::uint64_t kAlone = 5'000;
   static constexpr std::uint64_t kRecent = 240'000;   ///< Some 100 us.
   static constexpr std::uint64_t kQuick = 24'000;     ///< Some 10 us.
@@ -141,7 +144,7 @@ class WorkerProgress final : public ProgressSource {
   // --- Of the thread that acquired ---
   ipc::SpinnerBudget::Place place_;
   std::uint64_t last_ = 0;     ///< When it acquired, or something had ended last: cycle count.
-  std::uint64_t crowded_ = 0;  ///< When as many workers as CPUs were last seen busy.
+  std::uint64_t crowded_ = 0;  ///< When as many workers as CPUs were last seen so.
 };
 
 }  // namespace strata::node

@@ -1,6 +1,11 @@
 #include "comm/collective_task.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "comm/plain_waits.hpp"
+#include "os/deadline.hpp"
+#include "strata/comm_error.hpp"
 
 namespace strata::comm {
 namespace {
@@ -32,27 +37,19 @@ void pass_message(const DomainContext& domain, const detail::CommWaits& waits,
   domain.services->message(domain, waits, call);
 }
 
-}  // namespace
+/// How long the parent may take to cancel a rank after another one has given up.
+constexpr std::chrono::milliseconds kToldWithin{100};
+constexpr std::chrono::microseconds kLook{200};
 
-CollectiveOrder::Scalars CollectiveOrder::scalars() const noexcept {
-  return {scalar(What{kind, op, dtype, algorithm, root}), scalar(Where{channel, to}),
-          scalar(count)};
+bool is_cancelled_soon(const WorkerTask& task) {
+  for (const os::Deadline deadline = os::Deadline::after(kToldWithin); !task.cancelled();) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(kLook);
+  }
+  return true;
 }
 
-CollectiveOrder CollectiveOrder::of(const TaskContext& task) noexcept {
-  const auto what = task.scalar<What>(0);
-  const auto where = task.scalar<Where>(1);
-  return {.kind = what.kind,
-          .op = what.op,
-          .dtype = what.dtype,
-          .algorithm = what.algorithm,
-          .root = what.root,
-          .channel = where.channel,
-          .to = where.to,
-          .count = task.scalar<std::uint64_t>(2)};
-}
-
-void run_collective_task(WorkerTask& task) {
+void run(WorkerTask& task) {
   const CollectiveOrder order = CollectiveOrder::of(task);
   const auto& domain = *task.data<const DomainContext>(0);
   const PlainWaits waits(
@@ -75,6 +72,39 @@ void run_collective_task(WorkerTask& task) {
                                .count = order.count,
                                .in = in,
                                .out = tensors > 2 ? task.data<std::byte>(2) : in});
+}
+
+}  // namespace
+
+CollectiveOrder::Scalars CollectiveOrder::scalars() const noexcept {
+  return {scalar(What{kind, op, dtype, algorithm, root}), scalar(Where{channel, to}),
+          scalar(count)};
+}
+
+CollectiveOrder CollectiveOrder::of(const TaskContext& task) noexcept {
+  const auto what = task.scalar<What>(0);
+  const auto where = task.scalar<Where>(1);
+  return {.kind = what.kind,
+          .op = what.op,
+          .dtype = what.dtype,
+          .algorithm = what.algorithm,
+          .root = what.root,
+          .channel = where.channel,
+          .to = where.to,
+          .count = task.scalar<std::uint64_t>(2)};
+}
+
+void run_collective_task(WorkerTask& task) {
+  try {
+    run(task);
+  } catch (const CommError& error) {
+    // The other has failed, or the whole run is cancelled: the parent hears of the first, and tells
+    // this rank in either case. That it knew sooner, by the windows, must not make it the one that
+    // has failed.
+    if (error.cause() == CommError::Cause::rank_left && is_cancelled_soon(task))
+      throw Cancelled(error.what());
+    throw;
+  }
 }
 
 }  // namespace strata::comm

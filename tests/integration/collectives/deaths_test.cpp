@@ -148,7 +148,9 @@ class CancelledMessages : public CollectiveDeaths, public testing::WithParamInte
 };
 
 TEST_P(CancelledMessages, AreNotWhatTheNextMessageBrings) {
-  const auto [late, count] = GetParam();
+  const LateRank& param = GetParam();
+  const std::uint32_t late = param.rank;
+  const std::int64_t count = param.count;
   std::ranges::fill(buffers_[0].as<float>(), 1.0F);
   (void)value_of(worker(), "return_pid", on(worker().chip(0)));  // All is loaded by now.
   worker().run([&](Orchestration& run) { send(run); });

@@ -39,7 +39,8 @@ std::optional<std::uint32_t> odd_one_out(const std::vector<RankProgress>& ranks,
                                          const std::vector<std::string>& places, int far) {
   std::map<std::string, std::vector<std::uint32_t>> by_place;
   for (std::uint32_t rank = 0; rank < places.size(); ++rank) {
-    if (distance(ranks[rank]) == far) by_place[places[rank]].push_back(rank);
+    if (distance(ranks[rank]) == far && !places[rank].empty())
+      by_place[places[rank]].push_back(rank);
   }
   if (by_place.size() != 2) return std::nullopt;
   const auto& [fewer, more] =

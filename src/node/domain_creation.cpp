@@ -124,7 +124,7 @@ std::shared_ptr<DomainState> WorkerState::create_domain(const DomainOptions& opt
     try {
       return make_domain(options, layout, communicator);
     } catch (const RankWasGone& gone) {
-      if (attempt == kAttempts) throw;
+      if (attempt == kAttempts || !options_.replace_dead_workers) throw;
       log_.message(LogLevel::warning, options_.name,
                    fmt::format("domain '{}' is tried again, with the chip's next process: {}",
                                options.name, gone.what()));

@@ -103,11 +103,12 @@ os::Deadline WorkerState::look_at_limits(std::size_t child, std::optional<std::s
   return next;
 }
 
-/// Where in the kernel the process behind a lane is.
+/// Where in the kernel the process behind a lane is; empty if there is none.
 std::string WorkerState::place_of(LaneId lane) {
   const std::vector<ProcessStatus> all = supervisor_->processes();
   for (std::size_t child = 0; child < all.size(); ++child) {
     if (endpoints_[child]->lane() != lane) continue;
+    if (all[child].pid <= 0) return {};
     const std::string channel = os::wait_channel(all[child].pid);
     return channel.empty() ? "running" : channel;
   }

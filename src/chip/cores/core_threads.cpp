@@ -136,15 +136,23 @@ void CorePool::Impl::perform(Wake wake) {
     threads_.push_back(thread);
     return;
   }
-  if (wake.runner->watches) {
+  const bool watches = std::exchange(wake.runner->watches, false);
+  wake.runner->next_idle = unborn_;
+  unborn_ = wake.runner;
+  if (idle_ != nullptr) {
+    // One that would share the caller's CPU is better than none.
+    Runner& other = *std::exchange(idle_, idle_->next_idle);
+    other.idle = false;
+    other.watches = watches;
+    other.parker.unpark();
+    return;
+  }
+  if (watches) {
     watcher_ = false;
   } else {
     add_to(awake_, -1U);
     --looking_;
   }
-  wake.runner->watches = false;
-  wake.runner->next_idle = unborn_;
-  unborn_ = wake.runner;
   throw SystemError("can't make a thread for the cores of a chip; is there a limit on threads?",
                     error);
 }

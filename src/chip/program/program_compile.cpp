@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "chip/check/check_names.hpp"
 #include "chip/program/program_build.hpp"
 #include "chip/program/program_file.hpp"
+#include "os/deadline.hpp"
 #include "strata/chip_error.hpp"
 
 namespace strata::chip {
@@ -23,6 +25,9 @@ using Words = std::vector<std::string>;
 
 /// How often a unit is compiled if its files change meanwhile.
 constexpr int kAttempts = 3;
+
+/// The coarse clock goes on in far less than this.
+constexpr std::chrono::milliseconds kMostTicks{200};
 
 /// A tool failed; the text says all there is to know.
 struct ToolFailure {
@@ -72,12 +77,15 @@ Words files_of_rule(std::string_view rule) {
 /// Waits until what is written from now on has a later time than what was written so far, and
 /// returns the first such time. Since Linux 6.13 a file's time may be the precise one, which is
 /// ahead of the coarse clock that other files get theirs from: so the coarse one has to pass it.
+/// Not for long, should somebody set the clock back: then files seem to change all the time, and
+/// are read each time.
 std::int64_t next_tick() {
   timespec precise = {};
   ::clock_gettime(CLOCK_REALTIME, &precise);
   const std::int64_t written = std::int64_t{precise.tv_sec} * 1'000'000'000 + precise.tv_nsec;
+  const os::Deadline patience = os::Deadline::after(kMostTicks);
   std::int64_t tick = file_clock_ns();
-  while (tick <= written) {
+  while (tick <= written && !patience.passed()) {
     const timespec moment{.tv_sec = 0, .tv_nsec = 500'000};
     (void)::nanosleep(&moment, nullptr);
     tick = file_clock_ns();

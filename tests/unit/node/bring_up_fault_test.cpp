@@ -98,7 +98,7 @@ TEST_F(BringUpFault, IsThatOfTheOnlyRankThatDoesNotWaitAsTheOthersDo) {
                                   HasSubstr("rank 2 (node/chip[2]) in init (running)")));
   // Nothing can be said of these.
   for (const std::vector<std::string>& places :
-       {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "c"}, {}}) {
+       {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "c"}, {"a", "a", ""}, {}}) {
     EXPECT_THAT(error({}, places).what(), Not(HasSubstr("it alone")));
   }
   // A rank that is further does not count, so there is no majority.

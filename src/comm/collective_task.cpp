@@ -38,7 +38,7 @@ void pass_message(const DomainContext& domain, const detail::CommWaits& waits,
 }
 
 /// How long the parent may take to cancel a rank after another one has given up.
-constexpr std::chrono::milliseconds kToldWithin{100};
+constexpr std::chrono::milliseconds kToldWithin{500};
 constexpr std::chrono::microseconds kLook{200};
 
 bool is_cancelled_soon(const WorkerTask& task) {
@@ -49,7 +49,7 @@ bool is_cancelled_soon(const WorkerTask& task) {
   return true;
 }
 
-void run(WorkerTask& task) {
+void do_collective(WorkerTask& task) {
   const CollectiveOrder order = CollectiveOrder::of(task);
   const auto& domain = *task.data<const DomainContext>(0);
   const PlainWaits waits(
@@ -96,7 +96,7 @@ CollectiveOrder CollectiveOrder::of(const TaskContext& task) noexcept {
 
 void run_collective_task(WorkerTask& task) {
   try {
-    run(task);
+    do_collective(task);
   } catch (const CommError& error) {
     // The other has failed, or the whole run is cancelled: the parent hears of the first, and tells
     // this rank in either case. That it knew sooner, by the windows, must not make it the one that

@@ -131,6 +131,7 @@ class Copier {
   /// Those that the process has copied itself need no look from outside; the others get one, and
   /// say why.
   void take(const trace::StackAnswer& own) {
+    why_not_listed_ = why_not_listed(own);
     for (const trace::CopiedThread& thread : own.threads) {
       if (thread.stage != trace::StackStage::whole) {
         why_.emplace(thread.thread, why_not(thread, own.signal));
@@ -150,11 +151,14 @@ class Copier {
   }
   /// Why the process has not copied those of its threads that could not be copied from outside.
   void add_what_is_left(const std::string& why_not_outside) {
-    for (const auto& [thread, why] : why_) {
-      if (std::ranges::find(copies, thread, &Copy::thread) != copies.end()) continue;
+    std::set<pid_t> copied;
+    for (const Copy& copy : copies)
+      copied.insert(copy.thread);
+    for (const pid_t thread : threads_of(pid_)) {
+      if (copied.contains(thread)) continue;
       Copy copy;
       copy.thread = thread;
-      copy.note = why + "; from outside: " + why_not_outside;
+      copy.note = why_not_own(thread) + "; from outside: " + why_not_outside;
       copies.push_back(std::move(copy));
     }
   }
@@ -162,6 +166,20 @@ class Copier {
   std::vector<Copy> copies;
 
  private:
+  /// Why the process has not copied that thread; "" if it was not to.
+  [[nodiscard]] const std::string& why_not_own(pid_t thread) const {
+    const auto why = why_.find(thread);
+    return why != why_.end() ? why->second : why_not_listed_;
+  }
+
+  static std::string why_not_listed(const trace::StackAnswer& own) {
+    if (own.threads.empty()) return "the process could not list its threads";
+    if (own.threads_in_all <= own.threads.size())
+      return "it was not there when the process took its stacks";
+    return fmt::format("the process had room for the stacks of {} of its {} threads",
+                       own.threads.size(), own.threads_in_all);
+  }
+
   static std::string why_not(const trace::CopiedThread& thread, int signal) {
     switch (thread.stage) {
       case trace::StackStage::blocked:
@@ -171,6 +189,11 @@ class Copier {
                            name_of_call(thread.call));
       case trace::StackStage::gone:
         return "it has ended";
+      case trace::StackStage::unseen:
+        return "the process leaves it alone, since /proc does not tell whether a signal would "
+               "disturb it";
+      case trace::StackStage::no_room:
+        return "the process had no room for its stack, or could not read it";
       default:
         return fmt::format("it did not take signal {} in time, by which the process takes stacks",
                            signal);
@@ -200,10 +223,8 @@ class Copier {
                       : "it can't be stopped: it waits in the kernel, or gets no CPU";
       copy_from_call(copy);
     }
-    if (const auto why = why_.find(thread); why != why_.end()) {
-      copy.note =
-          "taken from outside: " + why->second + (copy.note.empty() ? "" : "; " + copy.note);
-    }
+    if (const std::string& why = why_not_own(thread); !why.empty())
+      copy.note = "taken from outside: " + why + (copy.note.empty() ? "" : "; " + copy.note);
     copies.push_back(std::move(copy));
     return 0;
   }
@@ -239,7 +260,8 @@ class Copier {
   const os::Deadline deadline_;
   const std::vector<Range> ranges_;
   std::set<pid_t> seen_;
-  std::map<pid_t, std::string> why_;  ///< Why the process has not copied them itself.
+  std::map<pid_t, std::string> why_;  ///< Why the process has not copied them itself ...
+  std::string why_not_listed_;        ///< ... and those of which it says nothing.
 };
 
 /// A session of libdw with one process, unwinding copies. Requires libdw_mutex().

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -329,6 +330,18 @@ void find_owner(const ProcessReport& process, ThreadReport& thread) {
   }
 }
 
+/// Why a process that takes no requests takes none. The link is one that the kernel shows to those
+/// who may look at what a process has open, and to nobody else.
+std::string why_not_asked(pid_t pid) {
+  char first = 0;
+  const ssize_t got = ::readlink(fmt::format("/proc/{}/exe", pid).c_str(), &first, 1);
+  if (got < 0 && (errno == EACCES || errno == EPERM)) {
+    return "what it has open may not be looked at, so it can't be asked for its own stacks: that "
+           "needs the same user, or root";
+  }
+  return "it is no worker process of Strata, which take their own stacks";
+}
+
 using OwnStacks = std::map<pid_t, trace::StackAnswer>;
 
 /// What the processes have copied themselves, as far as they have done so by the deadline.
@@ -342,7 +355,7 @@ OwnStacks own_stacks(std::vector<ProcessReport>& processes, os::Deadline deadlin
     } else if (auto request = trace::StackRequest::ask(process.pid)) {
       asked.emplace(process.pid, std::move(*request));
     } else {
-      process.stacks_note = "it is no worker process of Strata, which take their own stacks";
+      process.stacks_note = why_not_asked(process.pid);
     }
   }
   while (!asked.empty()) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <new>
 #include <string>
 #include <utility>
@@ -20,6 +21,47 @@ namespace strata::trace {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
+
+/// The memory of that very process; nothing if it has no such door, or may not be looked at.
+std::optional<os::Mapping> find_door(pid_t pid, const DoorKind& kind) {
+  const std::string begin = std::string("/memfd:") + kind.name + " ";
+  for (const os::OpenDescriptor& each : os::open_descriptors(pid)) {
+    if (!each.target.starts_with(begin)) continue;
+    const os::UniqueFd fd(
+        ::open(fmt::format("/proc/{}/fd/{}", pid, each.fd).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) continue;
+    try {
+      (void)os::require_sealed(fd.get(), kind.layout_bytes);
+      os::Mapping mapping = os::Mapping::shared_read_only(fd.get(), kind.layout_bytes);
+      const auto& words = *std::launder(reinterpret_cast<const DoorWords*>(mapping.data()));
+      const bool ours = words.magic.load(std::memory_order_acquire) == kind.magic &&
+                        words.version.load(kRelaxed) == kind.version &&
+                        words.layout_bytes.load(kRelaxed) == kind.layout_bytes;
+      // A process that was forked has the descriptor too.
+      const auto number = static_cast<std::uint64_t>(os::own_number_of(pid));
+      if (ours && number != 0 && words.pid.load(kRelaxed) == number) return mapping;
+    } catch (const Error&) {
+      // Somebody else's memory.
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether the process will be woken by the request.
+bool write_request(pid_t pid, const DoorWords& door) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, door.pipe_fd.load(kRelaxed));
+  struct stat before = {};
+  // Looked at first: opening what is no pipe might do something.
+  if (::stat(path.c_str(), &before) != 0 || !S_ISFIFO(before.st_mode)) return false;
+  // For reading too: a write to a pipe that nobody reads any more would end us.
+  const os::UniqueFd pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  struct stat opened = {};
+  if (!pipe || ::fstat(pipe.get(), &opened) != 0) return false;
+  if (!S_ISFIFO(opened.st_mode) || opened.st_ino != door.pipe_inode.load(kRelaxed)) return false;
+  const char byte = 1;
+  // A pipe that is full has been asked often enough.
+  return ::write(pipe.get(), &byte, 1) == 1 || errno == EAGAIN;
+}
 
 }  // namespace
 
@@ -53,43 +95,19 @@ bool RequestDoor::take_requests() const noexcept {
   return any;
 }
 
-std::optional<os::Mapping> find_door(pid_t pid, const DoorKind& kind) {
-  const std::string begin = std::string("/memfd:") + kind.name + " ";
-  for (const os::OpenDescriptor& each : os::open_descriptors(pid)) {
-    if (!each.target.starts_with(begin)) continue;
-    const os::UniqueFd fd(
-        ::open(fmt::format("/proc/{}/fd/{}", pid, each.fd).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd) continue;
-    try {
-      (void)os::require_sealed(fd.get(), kind.layout_bytes);
-      os::Mapping mapping = os::Mapping::shared_read_only(fd.get(), kind.layout_bytes);
-      const auto& words = *std::launder(reinterpret_cast<const DoorWords*>(mapping.data()));
-      const bool ours = words.magic.load(std::memory_order_acquire) == kind.magic &&
-                        words.version.load(kRelaxed) == kind.version &&
-                        words.layout_bytes.load(kRelaxed) == kind.layout_bytes;
-      // A process that was forked has the descriptor too.
-      const auto number = static_cast<std::uint64_t>(os::own_number_of(pid));
-      if (ours && number != 0 && words.pid.load(kRelaxed) == number) return mapping;
-    } catch (const Error&) {
-      // Somebody else's memory.
-    }
+DoorRequest::DoorRequest(os::Mapping mapping) noexcept
+    : mapping_(std::move(mapping)), answers_before_(words().answers.load(kRelaxed)) {}
+
+std::optional<DoorRequest> DoorRequest::ask(pid_t pid, const DoorKind& kind) noexcept {
+  try {
+    auto mapping = find_door(pid, kind);
+    if (!mapping) return std::nullopt;
+    DoorRequest request(std::move(*mapping));
+    if (write_request(pid, request.words())) return request;
+  } catch (const std::exception&) {
+    // Without memory to ask.
   }
   return std::nullopt;
-}
-
-bool write_request(pid_t pid, const DoorWords& door) {
-  const std::string path = fmt::format("/proc/{}/fd/{}", pid, door.pipe_fd.load(kRelaxed));
-  struct stat before = {};
-  // Looked at first: opening what is no pipe might do something.
-  if (::stat(path.c_str(), &before) != 0 || !S_ISFIFO(before.st_mode)) return false;
-  // For reading too: a write to a pipe that nobody reads any more would end us.
-  const os::UniqueFd pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  struct stat opened = {};
-  if (!pipe || ::fstat(pipe.get(), &opened) != 0) return false;
-  if (!S_ISFIFO(opened.st_mode) || opened.st_ino != door.pipe_inode.load(kRelaxed)) return false;
-  const char byte = 1;
-  // A pipe that is full has been asked often enough.
-  return ::write(pipe.get(), &byte, 1) == 1 || errno == EAGAIN;
 }
 
 }  // namespace strata::trace

@@ -10,7 +10,7 @@
 // untrusted.
 //
 // Thread safety: a door is constant once open() has returned; take_requests() is for one thread at
-// a time. The functions of those who ask: any thread.
+// a time. DoorRequest: any thread.
 //
 // Invariants
 //   (1) An answer that a reader accepts is one that was written as a whole: `sequence` is odd while
@@ -23,11 +23,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 
 #include "os/mapping.hpp"
 #include "os/unique_fd.hpp"
 #include "trace/record_layout.hpp"
+#include "trace/text_words.hpp"
 
 namespace strata::trace {
 
@@ -71,10 +73,36 @@ class RequestDoor {
   os::Mapping mapping_;
 };
 
-/// The memory of that very process; nothing if it has no such door, or may not be looked at. Throws
-/// std::bad_alloc only.
-[[nodiscard]] std::optional<os::Mapping> find_door(pid_t pid, const DoorKind& kind);
-/// Whether the process will be woken by the request.
-[[nodiscard]] bool write_request(pid_t pid, const DoorWords& door);
+/// One request, of another process. It is not waited for: ask several, do something else, and then
+/// look who has answered. A value; const members from any thread.
+class DoorRequest {
+ public:
+  /// Nothing if it takes no such requests, or may not be looked at. Never throws.
+  [[nodiscard]] static std::optional<DoorRequest> ask(pid_t pid, const DoorKind& kind) noexcept;
+
+  /// The memory, `Layout` being that of the kind.
+  template <class Layout>
+  [[nodiscard]] const Layout& layout() const noexcept {
+    return *std::launder(reinterpret_cast<const Layout*>(mapping_.data()));
+  }
+  /// Whether it has answered since it was asked; then copy() was called, the last time for a
+  /// version that is whole. Neither crashes nor waits, whatever the process does to the memory.
+  template <class Copy>
+  [[nodiscard]] bool read_answer(Copy copy) const {
+    bool answered = false;
+    const bool whole = read_version(words().sequence, [&] {
+      answered = words().answers.load(std::memory_order_relaxed) != answers_before_;
+      if (answered) copy();
+    });
+    return whole && answered;
+  }
+
+ private:
+  explicit DoorRequest(os::Mapping mapping) noexcept;
+  [[nodiscard]] const DoorWords& words() const noexcept { return layout<DoorWords>(); }
+
+  os::Mapping mapping_;
+  std::uint64_t answers_before_;
+};
 
 }  // namespace strata::trace

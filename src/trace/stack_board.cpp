@@ -29,13 +29,10 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 
 /// What a function may use below its stack pointer.
 constexpr std::uint64_t kRedZone = 128;
-/// Of a stack whose end is known, and of one whose end is not. The rest can be read from outside.
-constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 10;
+/// Of a stack whose end is not known.
 constexpr std::uint64_t kMostGuessed = std::uint64_t{64} << 10;
 /// How far below its thread pointer a thread is thought to be on its own stack.
 constexpr std::uint64_t kLargestStack = std::uint64_t{1} << 30;
-/// How long a thread may take to begin, and then to end.
-constexpr std::uint64_t kPatienceNs = 150'000'000;
 
 // ---- Slots --------------------------------------------------------------------------------------
 
@@ -59,8 +56,8 @@ constexpr std::array kDwarfRegisters{REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI
 
 /// Copies a thread as the context has it. The stack of a thread ends at its thread pointer, below
 /// which the C library has put it; that of the first thread, and one that the program made, does
-/// not.
-void write_thread(StackLayout& layout, StackSlot& slot, const ucontext_t& context) noexcept {
+/// not. Returns the stage that it has come to.
+StackStage write_thread(StackLayout& layout, StackSlot& slot, const ucontext_t& context) noexcept {
   const auto& registers = context.uc_mcontext.gregs;
   for (std::size_t i = 0; i < kDwarfRegisters.size(); ++i)
     slot.general[i].store(static_cast<std::uint64_t>(registers[kDwarfRegisters[i]]), kRelaxed);
@@ -70,7 +67,8 @@ void write_thread(StackLayout& layout, StackSlot& slot, const ucontext_t& contex
   const auto sp = static_cast<std::uint64_t>(registers[REG_RSP]);
   const std::uint64_t begin = sp - std::min(sp, kRedZone);
   const bool known = thread_pointer > sp && thread_pointer - sp < kLargestStack;
-  const std::uint64_t wanted = known ? std::min(thread_pointer - begin, kMostBytes) : kMostGuessed;
+  const std::uint64_t wanted =
+      known ? std::min(thread_pointer - begin, kMostStackBytes) : kMostGuessed;
   const std::uint64_t room = (wanted + 63) / 64 * 64;
   const std::uint64_t at = state.arena_used.fetch_add(room, kRelaxed);
   std::size_t copied = 0;
@@ -80,6 +78,7 @@ void write_thread(StackLayout& layout, StackSlot& slot, const ucontext_t& contex
   slot.begin.store(begin, kRelaxed);
   slot.at.store(at, kRelaxed);
   slot.bytes.store(copied, kRelaxed);
+  return copied > sp - begin ? StackStage::whole : StackStage::no_room;
 }
 
 /// In the thread that was asked. The number that came with the signal: slot below, word above.
@@ -94,8 +93,8 @@ void answer_in_thread(std::uint64_t number, const ucontext_t& context) noexcept 
                                           std::memory_order_acquire, kRelaxed)) {
     return;
   }
-  write_thread(*layout, slot, context);
-  slot.stage.store(word_of(round, StackStage::whole), std::memory_order_release);
+  const StackStage stage = write_thread(*layout, slot, context);
+  slot.stage.store(word_of(round, stage), std::memory_order_release);
 }
 
 void on_signal(int /*signal*/, siginfo_t* info, void* context) noexcept {
@@ -135,33 +134,36 @@ void install_handler() noexcept {
 
 // ---- What /proc says of a thread ----------------------------------------------------------------
 
-/// A folder or file of /proc, read without the C library's streams, which allocate.
+/// A folder of /proc, or a file of one of its threads, read without the C library's streams, which
+/// allocate.
 class RawFile {
  public:
   RawFile(int folder, const char* path, int flags) noexcept
       : fd_(static_cast<int>(syscall(SYS_openat, folder, path, flags | O_RDONLY | O_CLOEXEC))) {}
+  RawFile(int tasks, std::uint32_t thread, const char* name) noexcept
+      : RawFile(tasks, path_of(thread, name).data(), 0) {}
   ~RawFile() {
     if (fd_ >= 0) syscall(SYS_close, fd_);
   }
   RawFile(const RawFile&) = delete;
   RawFile& operator=(const RawFile&) = delete;
   [[nodiscard]] int fd() const noexcept { return fd_; }
+  /// What comes next, as far as there is room; 0 at the end, and if it can't be read.
+  [[nodiscard]] std::size_t read(char* to, std::size_t room) const noexcept {
+    const long size = fd_ < 0 ? -1 : syscall(SYS_read, fd_, to, room);
+    return size > 0 ? static_cast<std::size_t>(size) : 0;
+  }
 
  private:
+  using Path = std::array<char, 48>;
+  static Path path_of(std::uint32_t thread, const char* name) noexcept {
+    Path path{};
+    fmt::format_to_n(path.data(), path.size() - 1, "{}/{}", thread, name);
+    return path;
+  }
+
   int fd_;
 };
-
-using TextBuffer = std::array<char, 4096>;
-
-/// The beginning of /proc/self/task/THREAD/NAME; "" if it can't be read.
-std::string_view read_of_thread(int tasks, std::uint32_t thread, const char* name,
-                                TextBuffer& buffer) noexcept {
-  std::array<char, 48> path{};
-  fmt::format_to_n(path.data(), path.size() - 1, "{}/{}", thread, name);
-  const RawFile file(tasks, path.data(), 0);
-  const long size = file.fd() < 0 ? -1 : syscall(SYS_read, file.fd(), buffer.data(), buffer.size());
-  return {buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
-}
 
 /// Takes a number off the front, in hexadecimal after "0x" or if `base` says so.
 std::optional<std::uint64_t> take_number(std::string_view& text, unsigned base) noexcept {
@@ -185,18 +187,33 @@ std::optional<std::uint64_t> take_number(std::string_view& text, unsigned base) 
   return value;
 }
 
-/// Whether it blocks our signal.
-bool blocks_signal(std::string_view status) noexcept {
+/// Whether the thread whose file `status` this is blocks our signal; nothing if it does not tell.
+std::optional<bool> blocks_signal(const RawFile& status) noexcept {
   constexpr std::string_view kBlocked = "\nSigBlk:\t";
-  const std::size_t at = status.find(kBlocked);
-  if (at == std::string_view::npos) return false;
-  status.remove_prefix(at + kBlocked.size());
-  const auto mask = take_number(status, 16);
-  return mask && (*mask >> (stack_signal() - 1) & 1) != 0;
+  constexpr std::size_t kLine = kBlocked.size() + 17;  // Sixteen digits, and the end of the line.
+  std::array<char, 1024> buffer;
+  std::size_t have = 0;
+  // What comes before it has any length: all groups of the user are in there.
+  while (const std::size_t size = status.read(buffer.data() + have, buffer.size() - have)) {
+    have += size;
+    std::string_view text(buffer.data(), have);
+    const std::size_t at = text.find(kBlocked);
+    if (at != std::string_view::npos && text.size() - at >= kLine) {
+      text.remove_prefix(at + kBlocked.size());
+      const auto mask = take_number(text, 16);
+      if (!mask) return std::nullopt;
+      return (*mask >> (stack_signal() - 1) & 1) != 0;
+    }
+    // The line may have begun.
+    const std::size_t kept = std::min(have, kLine - 1);
+    std::memmove(buffer.data(), buffer.data() + have - kept, kept);
+    have = kept;
+  }
+  return std::nullopt;
 }
 
 /// A system call that a handler would end, whatever SA_RESTART says; nothing for others, and for
-/// threads that run or that the kernel does not tell of.
+/// threads that run.
 std::optional<std::uint64_t> call_cut_short(std::string_view text) noexcept {
   const auto number = take_number(text, 10);
   if (!number) return std::nullopt;
@@ -233,6 +250,28 @@ std::optional<std::uint64_t> call_cut_short(std::string_view text) noexcept {
   }
 }
 
+/// What is to become of a thread, and the call that it is in for StackStage::in_call.
+struct Look {
+  StackStage stage = StackStage::unseen;
+  std::uint64_t call = 0;
+};
+
+/// Whether it may be interrupted: StackStage::asked if so.
+Look look_at(int tasks, std::uint32_t thread) noexcept {
+  const auto blocks = blocks_signal(RawFile(tasks, thread, "status"));
+  if (blocks.value_or(false)) return {.stage = StackStage::blocked};
+  std::array<char, 256> buffer;
+  const std::size_t size = RawFile(tasks, thread, "syscall").read(buffer.data(), buffer.size());
+  if (!blocks || size == 0) {
+    // No such file, no descriptor left, or no such thread any more.
+    const bool gone = syscall(SYS_tgkill, syscall(SYS_getpid), thread, 0) != 0 && errno == ESRCH;
+    return {.stage = gone ? StackStage::gone : StackStage::unseen};
+  }
+  if (const auto call = call_cut_short({buffer.data(), size}))
+    return {.stage = StackStage::in_call, .call = *call};
+  return {.stage = StackStage::asked};
+}
+
 // ---- One answer ---------------------------------------------------------------------------------
 
 void pause_for_ns(long ns) noexcept {
@@ -254,8 +293,10 @@ bool interrupt(std::uint32_t thread, std::uint32_t slot, std::uint32_t word) noe
 /// Takes the stacks of all threads, once.
 class Round {
  public:
-  explicit Round(StackLayout& layout) noexcept
-      : layout_(layout), number_((layout.round.load(kRelaxed) + 1) & 0xffffff) {
+  Round(StackLayout& layout, std::chrono::nanoseconds patience) noexcept
+      : layout_(layout),
+        patience_ns_(static_cast<std::uint64_t>(patience.count())),
+        number_((layout.round.load(kRelaxed) + 1) & 0xffffff) {
     // What a handler of an earlier round still writes to must not be given away again.
     const bool late = std::ranges::any_of(layout_.slots, [](const StackSlot& slot) {
       return stage_of(slot.stage.load(std::memory_order_acquire)) == StackStage::writing;
@@ -308,24 +349,19 @@ class Round {
     StackSlot* const slot = next_slot();
     if (slot == nullptr) return;
     slot->thread.store(thread, kRelaxed);
-    slot->call.store(0, kRelaxed);
     slot->bytes.store(0, kRelaxed);
     const auto set = [&](StackStage stage) {
       slot->stage.store(word_of(number_, stage), std::memory_order_release);
     };
     if (thread == static_cast<std::uint32_t>(syscall(SYS_gettid))) {
+      slot->call.store(0, kRelaxed);
       ucontext_t here;
-      if (getcontext(&here) == 0) write_thread(layout_, *slot, here);
-      return set(StackStage::whole);
+      return set(getcontext(&here) == 0 ? write_thread(layout_, *slot, here) : StackStage::no_room);
     }
-    TextBuffer buffer;
-    if (blocks_signal(read_of_thread(tasks, thread, "status", buffer)))
-      return set(StackStage::blocked);
-    if (const auto call = call_cut_short(read_of_thread(tasks, thread, "syscall", buffer))) {
-      slot->call.store(*call, kRelaxed);
-      return set(StackStage::in_call);
-    }
-    set(StackStage::asked);
+    const Look look = look_at(tasks, thread);
+    slot->call.store(look.call, kRelaxed);
+    set(look.stage);
+    if (look.stage != StackStage::asked) return;
     const auto index = static_cast<std::uint32_t>(slot - layout_.slots.data());
     if (interrupt(thread, index, word_of(number_, StackStage::asked))) return;
     // Else this user has as many signals on their way as the system allows.
@@ -342,7 +378,7 @@ class Round {
   }
 
   void wait_while(StackStage stage) noexcept {
-    const std::uint64_t until = monotonic_ns() + kPatienceNs;
+    const std::uint64_t until = monotonic_ns() + patience_ns_;
     for (long nap = 20'000; any_at(stage) && monotonic_ns() < until;
          nap = std::min(2 * nap, 1'000'000L))
       pause_for_ns(nap);
@@ -360,6 +396,7 @@ class Round {
   }
 
   StackLayout& layout_;
+  const std::uint64_t patience_ns_;
   const std::uint32_t number_;
   std::size_t next_ = 0;
   std::uint32_t threads_ = 0;
@@ -386,11 +423,11 @@ void StackBoard::open() noexcept {
   }
 }
 
-void StackBoard::answer() noexcept {
+void StackBoard::answer(std::chrono::nanoseconds patience) noexcept {
   StackLayout* const layout = state.layout.load(kRelaxed);
   if (layout == nullptr || !door_.take_requests()) return;
   const auto odd = begin_change(layout->door.sequence);
-  Round(*layout).take();
+  Round(*layout, patience).take();
   layout->door.answers.store(layout->door.answers.load(kRelaxed) + 1, kRelaxed);
   end_change(layout->door.sequence, odd);
 }

@@ -12,6 +12,7 @@
 //     between that look and the signal has it return EINTR, once each time somebody asks; so has
 //     one that receives or accepts with a time-out set on its socket. A long write or recv() that
 //     is half done returns what it has done.
+//   - Threads of which /proc does not tell what they are in are left alone, and told as such.
 //   - Threads that block the signal are left alone, and told as such.
 //   - The signal is taken: stack_signal(). A program that has a handler of its own for it keeps it:
 //     then no thread is interrupted. One that installs it later takes the signal away from us.
@@ -22,10 +23,12 @@
 // allocates nothing, and neither does the handler, so both work whatever the other threads hold.
 //
 // Invariants
-//   (1) A slot is written by one at a time: by who answers, or, between `writing` and `whole`, by
-//       the thread that it is for.
+//   (1) A slot is written by one at a time: by who answers, or, from `writing` on to `whole` or
+//       `no_room`, by the thread that it is for.
 //   (2) A handler that comes too late writes nothing: the slot is no longer its own.
 #pragma once
+
+#include <chrono>
 
 #include "trace/request_door.hpp"
 #include "trace/stack_layout.hpp"
@@ -37,6 +40,9 @@ namespace strata::trace {
 
 class StackBoard {
  public:
+  /// Whoever asks waits half a second, and the looks come on top.
+  static constexpr std::chrono::milliseconds kPatience{150};
+
   /// That of this process. Never destroyed.
   [[nodiscard]] static StackBoard& of_process();
 
@@ -45,8 +51,10 @@ class StackBoard {
   void open() noexcept;
   /// Readable when somebody has asked; -1 before open().
   [[nodiscard]] int request_fd() const noexcept { return door_.request_fd(); }
-  /// Answers the requests that are there; takes 0.3 s at most.
-  void answer() noexcept;
+  /// Answers the requests that are there: looks at each thread in /proc, for as many as there are
+  /// slots, and then waits until they have begun to answer, and until they have ended, for
+  /// `patience` at most each.
+  void answer(std::chrono::nanoseconds patience = kPatience) noexcept;
 
  private:
   StackBoard() = default;

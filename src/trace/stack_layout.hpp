@@ -14,6 +14,8 @@ namespace strata::trace {
 
 inline constexpr std::size_t kStackSlots = 512;  ///< Threads; of more the rest is only counted.
 inline constexpr std::size_t kStackArenaBytes = std::size_t{32} << 20;
+/// Of one stack. The rest can be read from outside.
+inline constexpr std::uint64_t kMostStackBytes = std::uint64_t{256} << 10;
 
 /// What became of one thread's stack.
 enum class StackStage : std::uint32_t {
@@ -25,6 +27,8 @@ enum class StackStage : std::uint32_t {
   blocked,  ///< Not asked: it blocks the signal.
   in_call,  ///< Not asked: it is in a call that a handler would end.
   gone,     ///< It has ended.
+  unseen,   ///< Not asked: /proc does not tell whether a signal would disturb it.
+  no_room,  ///< It has answered, but its stack did not fit into the arena, or can't be read.
 };
 
 struct StackSlot {
@@ -45,7 +49,7 @@ struct StackLayout {
   DoorWords door;
   HalfWord signal;      ///< That the threads are interrupted by; 0: it is the program's own.
   HalfWord slots_used;  ///< Of this answer.
-  HalfWord threads;     ///< That there were.
+  HalfWord threads;     ///< That there were, with those for which there was no slot.
   HalfWord round;       ///< Of this answer: slots of another are not part of it.
   Word took_ns;         ///< From the first look to the last copy.
   std::array<StackSlot, kStackSlots> slots;

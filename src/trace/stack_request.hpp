@@ -7,18 +7,21 @@
 //
 // Invariants
 //   (1) Whatever the process does to the memory, a reader neither crashes nor waits.
+//   (2) An answer has no more bytes of stacks than the memory.
 #pragma once
 
 #include <sys/types.h>
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "os/mapping.hpp"
+#include "trace/request_door.hpp"
 #include "trace/stack_layout.hpp"
 
 namespace strata::trace {
@@ -38,6 +41,7 @@ struct CopiedThread {
 
 struct StackAnswer {
   std::vector<CopiedThread> threads;
+  std::size_t threads_in_all = 0;  ///< With those for which it had no slot.
   int signal = 0;  ///< 0: the program has taken the signal for itself; then there are no threads.
   std::chrono::nanoseconds took{0};
 };
@@ -50,11 +54,9 @@ class StackRequest {
   [[nodiscard]] std::optional<StackAnswer> answer() const;
 
  private:
-  explicit StackRequest(os::Mapping mapping) noexcept;
+  explicit StackRequest(DoorRequest request) noexcept : request_(std::move(request)) {}
 
-  os::Mapping mapping_;
-  const StackLayout* layout_;
-  std::uint64_t answers_before_ = 0;
+  DoorRequest request_;
 };
 
 }  // namespace strata::trace

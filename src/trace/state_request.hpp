@@ -10,12 +10,11 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "os/mapping.hpp"
-#include "trace/state_layout.hpp"
+#include "trace/request_door.hpp"
 
 namespace strata::trace {
 
@@ -27,11 +26,9 @@ class StateRequest {
   [[nodiscard]] std::optional<std::string> answer() const;
 
  private:
-  explicit StateRequest(os::Mapping mapping) noexcept;
+  explicit StateRequest(DoorRequest request) noexcept : request_(std::move(request)) {}
 
-  os::Mapping mapping_;
-  const StateLayout* layout_;
-  std::uint64_t answers_before_ = 0;
+  DoorRequest request_;
 };
 
 }  // namespace strata::trace

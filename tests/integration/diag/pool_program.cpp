@@ -7,7 +7,8 @@
 //       each worker has one task with so many threads in stuck_in_a_pool(), one that blocks all
 //       signals, in stuck_behind_a_mask(), one in sleeps_for_good(), and one that holds the locks
 //       of the loader and of stdio, in stuck_with_locks(); for `spins` also one that computes
-//       without end, in stuck_in_a_spin(). Says "ready" once they are all there. SIGUSR1 to the
+//       without end, in stuck_in_a_spin(). Says "ready" once they are all there, as the kernel has
+//       it. SIGUSR1 to the
 //       program lets them go; then it says "sum N, disturbed M": how many threads ended as they
 //       should, and how many sleeps were cut short.
 #include <link.h>
@@ -18,10 +19,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,7 +40,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// What all processes share, in one buffer.
-enum class Word : std::uint8_t { begun, go, sum, disturbed };
+enum class Word : std::uint8_t { ready, go, sum, disturbed };
 constexpr std::int64_t kWords = 4;
 
 std::atomic_ref<std::int64_t> word(std::int64_t* words, Word which) {
@@ -46,6 +54,8 @@ void wait_for(std::int64_t* words, Word which, std::int64_t value) {
 
 // Of one task: its threads wait for this process alone.
 std::atomic<unsigned> let_go{0};
+std::atomic<pid_t> sleeper{0};
+std::atomic<bool> spinning{false};
 volatile unsigned turns = 0;
 
 }  // namespace
@@ -82,11 +92,14 @@ __attribute__((noinline)) void stuck_with_locks() {
   funlockfile(stdout);
 }
 __attribute__((noinline)) void stuck_in_a_spin() {
-  while (let_go.load() == 0)
+  while (let_go.load() == 0) {
     turns = turns + 1;
+    spinning.store(true);
+  }
 }
 /// A sleep that does not last is what its caller did not ask for.
 __attribute__((noinline)) int sleeps_for_good() {
+  sleeper.store(static_cast<pid_t>(::syscall(SYS_gettid)));
   const timespec time{.tv_sec = 100'000, .tv_nsec = 0};
   const int result = ::nanosleep(&time, nullptr);
   turns = turns + 1;
@@ -98,13 +111,38 @@ namespace {
 
 const strata::WorkerFunction kFall("fall", [](strata::WorkerTask&) { ::_exit(7); });
 
+/// What the kernel says of each thread: the number of its system call, and the arguments.
+std::map<pid_t, std::string> calls_of_threads() {
+  std::map<pid_t, std::string> calls;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::string call;
+    std::getline(std::ifstream(thread.path() / "syscall"), call);
+    calls[std::atoi(thread.path().filename().c_str())] = call;
+  }
+  return calls;
+}
+
+/// Whether so many threads wait to be let go, one sleeps, and one spins if it is to.
+bool all_are_stuck(std::int64_t waiting, bool spins) {
+  std::array<char, 64> wait{};
+  std::snprintf(wait.data(), wait.size(), "%d %p ", SYS_futex, static_cast<void*>(&let_go));
+  const auto calls = calls_of_threads();
+  const auto sleep = calls.find(sleeper.load());
+  if (sleep == calls.end() || (spins && !spinning.load())) return false;
+  const long sleeps_in = std::atol(sleep->second.c_str());
+  if (sleeps_in != SYS_clock_nanosleep && sleeps_in != SYS_nanosleep) return false;
+  return std::ranges::count_if(calls, [&](const auto& call) {
+           return call.second.starts_with(wait.data());
+         }) == waiting;
+}
+
 const strata::WorkerFunction kFillPool("fill_pool", [](strata::WorkerTask& task) {
   auto* const words = task.data<std::int64_t>(0);
   const auto count = task.scalar<std::int64_t>(0);
   const bool spins = task.scalar<std::int64_t>(1) != 0;
   const auto run = [words](auto function) {
     return std::thread([words, function] {
-      word(words, Word::begun).fetch_add(1);
       function();
       word(words, Word::sum).fetch_add(1);
     });
@@ -117,10 +155,12 @@ const strata::WorkerFunction kFillPool("fill_pool", [](strata::WorkerTask& task)
   pool.push_back(run(stuck_with_locks));
   if (spins) pool.push_back(run(stuck_in_a_spin));
   std::thread([words] {
-    word(words, Word::begun).fetch_add(1);
     (void)sleeps_for_good();
     word(words, Word::disturbed).fetch_add(1);
   }).detach();
+  while (!all_are_stuck(count + 2, spins))
+    std::this_thread::sleep_for(1ms);
+  word(words, Word::ready).fetch_add(1);
   wait_for(words, Word::go, 1);
   let_go.store(1);
   ::syscall(SYS_futex, &let_go, FUTEX_WAKE_PRIVATE, INT32_MAX);
@@ -172,7 +212,7 @@ int pools(unsigned workers, unsigned threads, bool spins) {
                strata::scalar(std::int64_t{threads}), strata::scalar(std::int64_t{spins}),
                on(worker.sub(i)), strata::named("fills"));
   });
-  wait_for(words, Word::begun, std::int64_t{workers} * (threads + (spins ? 4 : 3)));
+  wait_for(words, Word::ready, workers);
   say("ready");
   int signal = 0;
   (void)sigwait(&go, &signal);

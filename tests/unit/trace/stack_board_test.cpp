@@ -223,6 +223,10 @@ TEST(StackBoard, ASleepThatAHandlerWouldEndIsLeftAloneAndTold) {
 }
 
 TEST(StackBoard, AThreadThatProcDoesNotTellOfIsLeftAloneAndTold) {
+  if (test::kSanitized) {
+    GTEST_SKIP()
+        << "the sanitizer looks at objects through a pipe, for which no descriptor is left";
+  }
   Sleeper sleeper;
   ASSERT_TRUE(sleeper.sleeps());
   // One descriptor is left, which the list of the threads takes.
@@ -248,7 +252,7 @@ std::vector<std::unique_ptr<Subject>> waiting_threads(std::size_t count, std::si
   threads.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     threads.push_back(std::make_unique<Subject>([bytes](std::atomic<int>& go) {
-      auto* const deep = static_cast<volatile char*>(__builtin_alloca(bytes));
+      auto* const deep = static_cast<volatile char*>(__builtin_alloca(bytes + 1));
       deep[0] = 1;
       go.wait(0);
       (void)deep[0];

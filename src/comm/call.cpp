@@ -187,9 +187,9 @@ class Arrivals {
     if (!is_there(me)) return text;
     const CallRecord& own = post(me, sequence_).call;
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
-      const Post& theirs = post(rank, sequence_);
+      Post& theirs = post(rank, sequence_);
       // One that is further was in agreement with all when it passed here.
-      if (!is_there(rank) || (load(post(rank, sequence_).sequence) & kCountMask) != sequence_ ||
+      if (!is_there(rank) || (load(theirs.sequence) & kCountMask) != sequence_ ||
           same_call(theirs.call, own))
         continue;
       text +=

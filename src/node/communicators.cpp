@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/duration_text.hpp"
 #include "comm/rank_tasks.hpp"
@@ -26,6 +28,14 @@ std::string text_of(const CommunicatorState& list) {
   return text;
 }
 
+/// The place of a chip, or of its path, among all by rank.
+template <class T>
+std::optional<std::uint32_t> rank_of(const std::vector<T>& by_rank, const T& wanted) {
+  const auto at = std::find(by_rank.begin(), by_rank.end(), wanted);
+  if (at == by_rank.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(at - by_rank.begin());
+}
+
 /// The death that a run has failed of, if it was told of before work on the list began: then the
 /// engine had not heard of it.
 std::vector<CommunicatorState::Death> deaths_before(const CommunicatorState& list,
@@ -34,11 +44,9 @@ std::vector<CommunicatorState::Death> deaths_before(const CommunicatorState& lis
     if (!failed.failed().empty() && failed.failed().front().exception != nullptr)
       std::rethrow_exception(failed.failed().front().exception);
   } catch (const WorkerDied& died) {
-    const auto at = std::find(list.paths.begin(), list.paths.end(), died.fault().path);
-    if (at == list.paths.end()) return {};
-    return {{.rank = static_cast<std::uint32_t>(at - list.paths.begin()),
-             .by_itself = true,
-             .why = died.fault().to_string()}};
+    const auto rank = rank_of(list.paths, died.fault().path);
+    if (!rank) return {};
+    return {{.rank = *rank, .by_itself = true, .why = died.fault().to_string()}};
   } catch (...) {
     return {};
   }
@@ -113,29 +121,26 @@ void Communicators::release(CommunicatorState& list) {
 void Communicators::process_gone(LaneId chip, const WorkerFault& cause, Ended how) {
   const std::lock_guard lock(mutex_);
   for (const auto& list : lists_) {
-    const auto at = std::find(list->chips.begin(), list->chips.end(), chip);
-    if (at == list->chips.end()) continue;
-    const auto rank = static_cast<std::uint32_t>(at - list->chips.begin());
+    const auto rank = rank_of(list->chips, chip);
+    if (!rank) continue;
     list->up = false;
     list->last_death = {
-        .rank = rank, .by_itself = how == Ended::by_itself, .why = cause.to_string()};
+        .rank = *rank, .by_itself = how == Ended::by_itself, .why = cause.to_string()};
     list->deaths.push_back(list->last_death);
     // Ranks that wait for it need not wait until the engine has them cancelled.
-    BringUpBoard(list->range.data).fail(rank, "its process is gone: " + cause.cause);
+    BringUpBoard(list->range.data).fail(*rank, "its process is gone: " + cause.cause);
   }
 }
 
 void Communicators::about_to_end(LaneId chip, const std::function<std::string(LaneId)>& look) {
   const std::lock_guard lock(mutex_);
   for (const auto& list : lists_) {
-    const auto& chips = list->chips;
-    const auto at = std::find(chips.begin(), chips.end(), chip);
-    if (at == chips.end() || !list->places.empty()) continue;
-    const auto rank = static_cast<std::uint32_t>(at - chips.begin());
-    const auto progress = BringUpBoard(list->range.data).progress(rank);
+    const auto rank = rank_of(list->chips, chip);
+    if (!rank || !list->places.empty()) continue;
+    const auto progress = BringUpBoard(list->range.data).progress(*rank);
     if (!progress.step || progress.through) continue;  // It is for another task.
-    list->places.reserve(chips.size());
-    for (const LaneId each : chips)
+    list->places.reserve(list->chips.size());
+    for (const LaneId each : list->chips)
       list->places.push_back(look(each));
   }
 }

@@ -20,22 +20,7 @@ long read_from_file(std::uint64_t address, void* to, std::size_t bytes) noexcept
   return got;
 }
 
-/// An address is a number here, never followed.
-void* as_pointer(std::uint64_t address) noexcept {
-  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
-}
-
 }  // namespace
-
-bool read_memory(std::uint64_t address, void* to, std::size_t bytes) noexcept {
-  const iovec local{to, bytes};
-  const iovec remote{as_pointer(address), bytes};
-  const auto wanted = static_cast<long>(bytes);
-  if (syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0) == wanted) {
-    return true;
-  }
-  return read_from_file(address, to, bytes) == wanted;
-}
 
 std::size_t read_memory_up_to(std::uint64_t address, void* to, std::size_t bytes) noexcept {
   // The call reads an element as a whole or not at all, so each is a page.
@@ -48,7 +33,8 @@ std::size_t read_memory_up_to(std::uint64_t address, void* to, std::size_t bytes
     for (; count < pages.size() && done + asked < bytes; ++count) {
       const std::uint64_t at = address + done + asked;
       const std::size_t size = std::min<std::size_t>(kPage - at % kPage, bytes - done - asked);
-      pages[count] = {as_pointer(at), size};
+      // An address is a number here, never followed.
+      pages[count] = {reinterpret_cast<void*>(at), size};  // NOLINT(performance-no-int-to-ptr)
       asked += size;
     }
     char* const into = static_cast<char*>(to) + done;
@@ -60,6 +46,10 @@ std::size_t read_memory_up_to(std::uint64_t address, void* to, std::size_t bytes
     done += static_cast<std::size_t>(got);
   }
   return done;
+}
+
+bool read_memory(std::uint64_t address, void* to, std::size_t bytes) noexcept {
+  return read_memory_up_to(address, to, bytes) == bytes;
 }
 
 }  // namespace strata::trace

@@ -140,6 +140,7 @@ class CorePool::Impl {
   // Threads.
   [[nodiscard]] Wake someone_needed();
   [[nodiscard]] Runner* take_idle();
+  static Runner* unlink_idle(Runner*& link) noexcept;
   [[nodiscard]] Runner* add_carrier();
   [[nodiscard]] Wake next_thread(bool watches);
   void perform(Wake wake);
@@ -188,8 +189,7 @@ class CorePool::Impl {
   Runner* lent_ = nullptr;    ///< Runners for run_one() that are not in use.
   std::deque<Runner> runners_;
   unsigned carriers_ = 0;
-  std::vector<int>
-      free_cpus_;  ///< Of those that carriers are bound to, the ones that none has yet.
+  std::vector<int> free_cpus_;  ///< Of options_.pin_to, those that no carrier has yet.
   std::vector<pthread_t> threads_;
   std::optional<Explorer> explorer_;
 

@@ -83,9 +83,12 @@ Runner* CorePool::Impl::take_idle() {
       link = &(*link)->next_idle;
     if (*link == nullptr && free_cpus_.empty()) link = &idle_;
   }
-  Runner* const runner = *link;
-  if (runner == nullptr) return nullptr;
-  *link = runner->next_idle;
+  return *link == nullptr ? nullptr : unlink_idle(*link);
+}
+
+/// Takes a sleeping carrier out of the list, whose link to it this is.
+Runner* CorePool::Impl::unlink_idle(Runner*& link) noexcept {
+  Runner* const runner = std::exchange(link, link->next_idle);
   runner->idle = false;
   return runner;
 }
@@ -141,10 +144,9 @@ void CorePool::Impl::perform(Wake wake) {
   unborn_ = wake.runner;
   if (idle_ != nullptr) {
     // One that would share the caller's CPU is better than none.
-    Runner& other = *std::exchange(idle_, idle_->next_idle);
-    other.idle = false;
-    other.watches = watches;
-    other.parker.unpark();
+    Runner* const other = unlink_idle(idle_);
+    other->watches = watches;
+    other->parker.unpark();
     return;
   }
   if (watches) {

@@ -12,6 +12,7 @@
 
 #include "chip/cores/core_pool.hpp"
 #include "support/guard.hpp"
+#include "support/on_cpus.hpp"
 #include "support/pool_rig.hpp"
 #include "support/random.hpp"
 
@@ -149,27 +150,9 @@ TEST(CorePoolStress, RandomTasksOfAllShapesRunExactlyOnceAndMeet) {
   }
 }
 
-/// The calling thread, and the threads that it makes, run on one CPU only while this lives.
-class OneCpu {
- public:
-  OneCpu() {
-    sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    sched_setaffinity(0, sizeof one, &one);
-  }
-  ~OneCpu() { sched_setaffinity(0, sizeof before_, &before_); }
-  OneCpu(const OneCpu&) = delete;
-  OneCpu& operator=(const OneCpu&) = delete;
-
- private:
-  cpu_set_t before_;
-};
-
 TEST(CorePoolStress, EightChipsOf24ClustersReachTheEndOnOneCpu) {
   Guard guard("eight chips on one CPU", std::chrono::seconds(600));
-  const OneCpu one;
+  const test::OnCpus one({sched_getcpu()});
   std::vector<std::thread> chips;
   chips.reserve(8);
   for (std::uint64_t chip = 0; chip < 8; ++chip) {

@@ -3,13 +3,17 @@
 // The same functions are called by tasks of a chip, from a plain loop on one thread, and from an
 // OpenMP loop over what is independent. "busy" is the time of the plain loop divided by the
 // threads: what no schedule can beat.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "in_process.hpp"
 #include "measures.hpp"
+#include "node/cpu_shares.hpp"
 #include "timing.hpp"
 
 namespace strata::bench {
@@ -138,7 +142,9 @@ void share_out([[maybe_unused]] unsigned threads, std::int64_t count,
 /// A chip whose cores are this machine's, with a CPU of its own for each thread, as a Worker gives
 /// it where there are enough.
 InProcessChip native_chip(unsigned threads) {
-  return {{.platform = Platform::parse("cpu"), .cpus = first_cpus(threads)}, threads};
+  std::vector<int> cpus = node::allowed_cpu_list();
+  cpus.resize(std::min<std::size_t>(cpus.size(), threads));
+  return {{.platform = Platform::parse("cpu"), .cpus = std::move(cpus)}, threads};
 }
 
 /// How long OpenMP's threads spin at most once they have nothing to do. (libgomp: 300,000 times.)

@@ -3,8 +3,6 @@
 // Thread safety: none.
 #pragma once
 
-#include <sched.h>
-
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,18 +11,6 @@
 #include "chip/chip_runtime.hpp"
 
 namespace strata::bench {
-
-/// The first CPUs that this program may use.
-inline std::vector<int> first_cpus(unsigned count) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  (void)sched_getaffinity(0, sizeof allowed, &allowed);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < count; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
 
 /// A function of this program as a kernel.
 struct NamedKernel {

@@ -11,6 +11,7 @@
 #include "chip/program/program_file.hpp"
 #include "program_folder.hpp"
 #include "support/program.hpp"
+#include "support/time_bounds.hpp"
 
 namespace strata::test {
 namespace {
@@ -19,18 +20,6 @@ namespace fs = std::filesystem;
 using LoadedProgram = chip::Program;
 using testing::AllOf;
 using testing::HasSubstr;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /// A folder, and its cache as that of this process.
 class ChipProgramLoad : public testing::Test {

@@ -20,12 +20,6 @@ namespace strata::test {
 using Algorithm = CollectiveAlgorithm;
 using Kind = detail::CollectiveKind;
 
-inline constexpr std::array kKinds = {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
-                                      Kind::broadcast,  Kind::all_to_all,     Kind::reduce};
-inline constexpr std::array kAlgorithms = {Algorithm::automatic, Algorithm::one_phase,
-                                           Algorithm::two_phase, Algorithm::ring,
-                                           Algorithm::bidirectional_ring};
-
 /// All but windows.
 inline constexpr std::array kOwnPlaces = {Place::buffer, Place::heap, Place::chip};
 
@@ -56,10 +50,10 @@ inline std::uint64_t draw_count(Random& random) {
 
 inline Draw draw(Random& random, const Domain& domain, std::uint32_t channels) {
   Draw d;
-  d.kind = random.pick(kKinds);
+  d.kind = random.pick(comm::kKinds);
   d.dtype = random.pick(comm::kReducible);
   d.op = random.pick(comm::kOps);
-  if (d.kind == Kind::all_reduce) d.algorithm = random.pick(kAlgorithms);
+  if (d.kind == Kind::all_reduce) d.algorithm = random.pick(comm::kAlgorithms);
   d.count = draw_count(random);
   d.root = static_cast<std::uint32_t>(random.below(domain.size()));
   d.channel = static_cast<std::uint32_t>(random.below(channels));
@@ -83,9 +77,8 @@ class Case {
        std::span<const Place> places = kPlaces)
       : domain_(domain), draw_(d), places_(places) {
     const std::uint32_t n = domain.size();
-    in_count_ =
-        d.kind == Kind::reduce_scatter || d.kind == Kind::all_to_all ? d.count * n : d.count;
-    out_count_ = d.kind == Kind::all_gather || d.kind == Kind::all_to_all ? d.count * n : d.count;
+    in_count_ = d.count * comm::in_parts(d.kind, n);
+    out_count_ = d.count * comm::out_parts(d.kind, n);
     // In place, one tensor is both: the larger.
     const std::uint64_t first = d.in_place ? std::max(in_count_, out_count_) : in_count_;
     for (std::uint32_t rank = 0; rank < n; ++rank) {
@@ -194,25 +187,8 @@ class Case {
     return in_[rank].tensor().slice(0, rank * count, (rank + 1) * count);
   }
   [[nodiscard]] Bytes expected(std::uint32_t rank) const {
-    const auto [kind, dtype, op, algorithm, count, root, channel, in_place] = draw_;
-    const std::uint32_t n = domain_.size();
-    Bytes all;
-    switch (kind) {
-      case Kind::all_gather:
-      case Kind::all_to_all:
-        for (std::uint32_t from = 0; from < n; ++from) {
-          const std::uint64_t begin = kind == Kind::all_gather ? 0 : rank * count;
-          const Bytes one = comm::input(dtype, op, from, count, begin);
-          all.insert(all.end(), one.begin(), one.end());
-        }
-        return all;
-      case Kind::broadcast:
-        return comm::input(dtype, op, root, count);
-      case Kind::reduce_scatter:
-        return comm::expected(dtype, op, n, count, rank * count);
-      default:
-        return comm::expected(dtype, op, n, count);
-    }
+    return comm::expected({draw_.kind, draw_.dtype, draw_.op, draw_.root, draw_.count},
+                          domain_.size(), rank);
   }
 
   const Domain& domain_;

@@ -127,6 +127,31 @@ LiveDomain random_domain(Worker& worker, Random& random, std::size_t chips) {
   return {worker.create_domain(options), all};
 }
 
+/// Tasks that make a chip late, for up to so many turns.
+struct Naps {
+  CallableId nap;
+  Tensor flag;
+  std::uint64_t turns;
+};
+
+/// So many collectives on domains drawn from these, with naps in between.
+void submit_with_naps(Orchestration& run, Worker& worker, const Naps& naps, std::size_t chips,
+                      std::deque<LiveDomain>& domains, Random& random, int count,
+                      std::deque<Case>& all) {
+  for (int i = 0; i < count; ++i) {
+    if (random.chance(25)) {
+      run.submit(Call(naps.nap), no_dep(inout(naps.flag)),
+                 scalar(static_cast<std::int64_t>(random.below(naps.turns))),
+                 on(worker.chip(random.below(chips))));
+    }
+    LiveDomain& live = random.pick(domains);
+    Draw d = draw(random, live.domain, 1);
+    d.count = std::min<std::uint64_t>(d.count, 2000);
+    all.emplace_back(worker, live.domain, d, random, run, kOwnPlaces);
+    all.back().submit(run);
+  }
+}
+
 TEST_F(CollectiveChains, OverlappingDomainsWithDelaysNeverBlockEachOther) {
   constexpr std::size_t kChips = 4;
   Worker worker(chips(kChips));
@@ -140,18 +165,7 @@ TEST_F(CollectiveChains, OverlappingDomainsWithDelaysNeverBlockEachOther) {
       domains.push_back(random_domain(worker, random, kChips));
     std::deque<Case> all;
     worker.run([&](Orchestration& run) {
-      for (int i = 0; i < 25; ++i) {
-        if (random.chance(25)) {
-          run.submit(Call(nap), no_dep(inout(flag.tensor())),
-                     scalar(static_cast<std::int64_t>(random.below(4))),
-                     on(worker.chip(random.below(kChips))));
-        }
-        LiveDomain& live = random.pick(domains);
-        Draw d = draw(random, live.domain, 1);
-        d.count = std::min<std::uint64_t>(d.count, 2000);
-        all.emplace_back(worker, live.domain, d, random, run, kOwnPlaces);
-        all.back().submit(run);
-      }
+      submit_with_naps(run, worker, {nap, flag.tensor(), 4}, kChips, domains, random, 25, all);
     });
     for (const Case& each : all)
       each.check();
@@ -179,18 +193,7 @@ class Party {
 
  private:
   void submit(Orchestration& run, std::deque<Case>& all) {
-    for (int i = 0; i < 12; ++i) {
-      if (random_.chance(25)) {
-        run.submit(Call(nap_), no_dep(inout(flag_.tensor())),
-                   scalar(static_cast<std::int64_t>(random_.below(3))),
-                   on(worker_.chip(random_.below(kChips))));
-      }
-      LiveDomain& live = random_.pick(domains_);
-      Draw d = draw(random_, live.domain, 1);
-      d.count = std::min<std::uint64_t>(d.count, 2000);
-      all.emplace_back(worker_, live.domain, d, random_, run, kOwnPlaces);
-      all.back().submit(run);
-    }
+    submit_with_naps(run, worker_, {nap_, flag_.tensor(), 3}, kChips, domains_, random_, 12, all);
   }
   /// At any time, also before it has begun or when it has ended.
   void cancel_some() {

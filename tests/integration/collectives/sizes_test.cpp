@@ -15,9 +15,8 @@ constexpr std::uint64_t kLargest = std::uint64_t{kSanitized ? 1 : 64} << 20;
 
 /// Elements as in CollectiveCall, where the larger side of a rank has this many bytes at most.
 std::uint64_t count_of(Kind kind, DType dtype, std::uint64_t bytes, std::uint32_t ranks) {
-  const bool parts =
-      kind == Kind::reduce_scatter || kind == Kind::all_gather || kind == Kind::all_to_all;
-  return bytes / size_of(dtype) / (parts ? ranks : 1);
+  return bytes / size_of(dtype) /
+         std::max(comm::in_parts(kind, ranks), comm::out_parts(kind, ranks));
 }
 
 void expect_exact(Ranks& ranks, const Draw& d, Random& random, std::span<const Place> places) {
@@ -38,7 +37,7 @@ struct Corner {
 std::vector<Corner> all_corners() {
   std::vector<Corner> all;
   for (const std::uint32_t ranks : {2U, 4U}) {
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : comm::kKinds) {
       for (const Place place : {Place::window, Place::buffer})
         all.push_back({ranks, kind, place});
     }
@@ -96,7 +95,7 @@ class CollectivesOfAnySize : public NodeTest, public testing::WithParamInterface
   }
   static std::uint64_t bytes_of(const Draw& d, std::uint32_t ranks) {
     const std::uint64_t parts =
-        count_of(d.kind, d.dtype, kLargest, 1) / count_of(d.kind, d.dtype, kLargest, ranks);
+        std::max(comm::in_parts(d.kind, ranks), comm::out_parts(d.kind, ranks));
     return d.count * size_of(d.dtype) * parts * ranks;
   }
 };

@@ -19,12 +19,6 @@ namespace {
 using Kind = detail::CollectiveKind;
 using Bytes = std::vector<std::byte>;
 
-constexpr std::array kKinds = {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather,
-                               Kind::broadcast,  Kind::all_to_all,     Kind::reduce};
-constexpr std::array kAlgorithms = {CollectiveAlgorithm::automatic, CollectiveAlgorithm::one_phase,
-                                    CollectiveAlgorithm::two_phase, CollectiveAlgorithm::ring,
-                                    CollectiveAlgorithm::bidirectional_ring};
-
 class KernelCollectives : public DomainTest, public testing::WithParamInterface<std::uint32_t> {
  protected:
   void SetUp() override {
@@ -41,45 +35,14 @@ class KernelCollectives : public DomainTest, public testing::WithParamInterface<
   }
 
   static KernelCollective draw(Random& random, std::uint32_t ranks) {
-    KernelCollective order{.kind = random.pick(kKinds),
+    KernelCollective order{.kind = random.pick(comm::kKinds),
                            .op = random.pick(comm::kOps),
                            .dtype = random.pick(comm::kReducible),
                            .algorithm = CollectiveAlgorithm::automatic,
                            .root = static_cast<std::uint32_t>(random.below(ranks))};
-    if (order.kind == Kind::all_reduce) order.algorithm = random.pick(kAlgorithms);
+    if (order.kind == Kind::all_reduce) order.algorithm = random.pick(comm::kAlgorithms);
     return order;
   }
-  static std::uint64_t in_parts(Kind kind, std::uint32_t ranks) {
-    return kind == Kind::reduce_scatter || kind == Kind::all_to_all ? ranks : 1;
-  }
-  static std::uint64_t out_parts(Kind kind, std::uint32_t ranks) {
-    return kind == Kind::all_gather || kind == Kind::all_to_all ? ranks : 1;
-  }
-  /// What rank `rank` must have; nothing if it gets nothing.
-  static Bytes expected(const KernelCollective& order, std::uint64_t count, std::uint32_t rank,
-                        std::uint32_t ranks) {
-    const auto [kind, op, dtype, algorithm, root] = order;
-    Bytes all;
-    switch (kind) {
-      case Kind::all_gather:
-      case Kind::all_to_all:
-        for (std::uint32_t from = 0; from < ranks; ++from) {
-          const Bytes one =
-              comm::input(dtype, op, from, count, kind == Kind::all_gather ? 0 : rank * count);
-          all.insert(all.end(), one.begin(), one.end());
-        }
-        return all;
-      case Kind::broadcast:
-        return comm::input(dtype, op, root, count);
-      case Kind::reduce_scatter:
-        return comm::expected(dtype, op, ranks, count, rank * count);
-      case Kind::reduce:
-        return rank == root ? comm::expected(dtype, op, ranks, count) : all;
-      default:
-        return comm::expected(dtype, op, ranks, count);
-    }
-  }
-
   void expect_exact(const Domain& domain, const KernelCollective& order, std::uint64_t count) {
     SCOPED_TRACE(std::string(comm::name_of(order.kind)) + " of " + std::to_string(count) + " x " +
                  std::string(name_of(order.dtype)) + ", " + std::string(name_of(order.op)) + ", " +
@@ -89,9 +52,10 @@ class KernelCollectives : public DomainTest, public testing::WithParamInterface<
     std::vector<Buffer> outs;
     worker_->run([&](Orchestration& run) { submit(run, domain, order, count, outs); });
     for (std::uint32_t rank = 0; rank < size; ++rank) {
-      const Bytes wanted = expected(order, count, rank, size);
-      if (wanted.empty()) continue;
-      ASSERT_EQ(wanted.size(), bytes * out_parts(order.kind, size));
+      if (order.kind == Kind::reduce && rank != order.root) continue;
+      const Bytes wanted =
+          comm::expected({order.kind, order.dtype, order.op, order.root, count}, size, rank);
+      ASSERT_EQ(wanted.size(), bytes * comm::out_parts(order.kind, size));
       EXPECT_EQ(std::memcmp(outs[rank].data(), wanted.data(), wanted.size()), 0) << "rank " << rank;
     }
   }
@@ -107,10 +71,10 @@ class KernelCollectives : public DomainTest, public testing::WithParamInterface<
     std::vector<GroupMember> members(size);
     for (std::uint32_t rank = 0; rank < size; ++rank) {
       const Bytes own =
-          comm::input(order.dtype, order.op, rank, count * in_parts(order.kind, size));
+          comm::input(order.dtype, order.op, rank, count * comm::in_parts(order.kind, size));
       Buffer input = worker_->create_buffer(own.size());
       std::ranges::copy(own, input.data());
-      outs.push_back(worker_->create_buffer(bytes * out_parts(order.kind, size)));
+      outs.push_back(worker_->create_buffer(bytes * comm::out_parts(order.kind, size)));
       const auto& [context, from, to] = tensors.emplace_back(std::array{
           domain.context(rank), input.tensor(DType::uint8, {static_cast<std::int64_t>(own.size())}),
           outs[rank].tensor(DType::uint8, {static_cast<std::int64_t>(outs[rank].bytes())})});
@@ -151,7 +115,7 @@ TEST_P(LargeKernelCollectives, AreExact) {
   constexpr std::uint64_t kBytes = std::uint64_t{kSanitized ? 1 : 64} << 20;
   for (const Kind kind : {Kind::all_reduce, Kind::all_to_all})
     expect_exact(domain, {.kind = kind, .dtype = DType::int64},
-                 kBytes / 8 / in_parts(kind, GetParam()));
+                 kBytes / 8 / comm::in_parts(kind, GetParam()));
 }
 
 }  // namespace

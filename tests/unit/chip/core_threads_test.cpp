@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "chip/cores/core_pool.hpp"
+#include "node/cpu_shares.hpp"
 #include "support/guard.hpp"
+#include "support/on_cpus.hpp"
 #include "support/pool_rig.hpp"
 
 namespace strata::chip {
@@ -128,24 +130,12 @@ void wait_until_carriers_sleep() {
     std::this_thread::yield();
 }
 
-void bind_this_thread(const std::vector<int>& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus)
-    CPU_SET(cpu, &set);
-  ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
-}
-
 // Linux would leave the thread where the one that woke it goes on to use the CPU.
 TEST(CoreThreads, OfBoundThreadsOneIsWokenThatHasAnotherCpuThanTheCaller) {
   const test::Guard guard("threads of the pool that do not come to rest");
-  cpu_set_t allowed;
-  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < 2; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
-  }
+  std::vector<int> cpus = node::allowed_cpu_list();
   if (cpus.size() < 2) GTEST_SKIP() << "there is one CPU only";
+  cpus.resize(2);
   const auto tell_cpu = [](const Kernel& kernel) {
     *kernel.scalar<std::atomic<int>*>(0) = sched_getcpu();
   };
@@ -155,14 +145,13 @@ TEST(CoreThreads, OfBoundThreadsOneIsWokenThatHasAnotherCpuThanTheCaller) {
   rig.wait_all();
   for (int i = 0; i < 40; ++i) {
     const int here = cpus[static_cast<std::size_t>(i / 4 % 2)];
-    bind_this_thread({here});
+    const test::OnCpus bound({here});
     wait_until_carriers_sleep();
     std::atomic<int> there{-1};
     rig.run(rig.aiv(tell_cpu), &there);
     rig.wait_all();
     EXPECT_EQ(there, cpus[0] + cpus[1] - here);
   }
-  bind_this_thread(cpus);
 }
 
 }  // namespace

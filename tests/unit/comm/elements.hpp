@@ -97,4 +97,56 @@ inline std::vector<std::byte> expected(DType dtype, ReduceOp op, std::uint32_t r
   return data;
 }
 
+// ---- Whole collectives --------------------------------------------------------------------------
+
+inline constexpr std::array kKinds = {
+    detail::CollectiveKind::all_reduce, detail::CollectiveKind::reduce_scatter,
+    detail::CollectiveKind::all_gather, detail::CollectiveKind::broadcast,
+    detail::CollectiveKind::all_to_all, detail::CollectiveKind::reduce};
+inline constexpr std::array kAlgorithms = {
+    CollectiveAlgorithm::automatic, CollectiveAlgorithm::one_phase, CollectiveAlgorithm::two_phase,
+    CollectiveAlgorithm::ring, CollectiveAlgorithm::bidirectional_ring};
+
+/// How many times the count of a collective the input of a rank has.
+inline std::uint32_t in_parts(detail::CollectiveKind kind, std::uint32_t ranks) {
+  using enum detail::CollectiveKind;
+  return kind == reduce_scatter || kind == all_to_all ? ranks : 1;
+}
+/// The same of its output.
+inline std::uint32_t out_parts(detail::CollectiveKind kind, std::uint32_t ranks) {
+  using enum detail::CollectiveKind;
+  return kind == all_gather || kind == all_to_all ? ranks : 1;
+}
+
+/// One collective over `ranks`, whose inputs are those of input().
+struct Collective {
+  detail::CollectiveKind kind;
+  DType dtype;
+  ReduceOp op;
+  std::uint32_t root;
+  std::uint64_t count;  ///< As in CollectiveCall.
+};
+/// The output of a rank that has one.
+inline std::vector<std::byte> expected(const Collective& what, std::uint32_t ranks,
+                                       std::uint32_t rank) {
+  using enum detail::CollectiveKind;
+  const auto [kind, dtype, op, root, count] = what;
+  std::vector<std::byte> all;
+  switch (kind) {
+    case all_gather:
+    case all_to_all:
+      for (std::uint32_t from = 0; from < ranks; ++from) {
+        const auto one = input(dtype, op, from, count, kind == all_gather ? 0 : rank * count);
+        all.insert(all.end(), one.begin(), one.end());
+      }
+      return all;
+    case broadcast:
+      return input(dtype, op, root, count);
+    case reduce_scatter:
+      return expected(dtype, op, ranks, count, rank * count);
+    default:
+      return expected(dtype, op, ranks, count);
+  }
+}
+
 }  // namespace strata::comm
